@@ -130,9 +130,7 @@ class Checker {
     shard.source.reset();  // a model may have more shards than the process's limit of open files
     const std::vector<char> text = padded_copy(shard.header.bytes());
     const std::string_view header(text.data(), shard.header.size());
-    format::HeaderOptions options = options_.header;
-    options.owner = &shard;
-    Findings faults = read_header(shard.header.bytes(), size, options, shard.table);
+    Findings faults = read_header(shard.header.bytes(), size, options_.header, shard.table);
     checked.good = faults.empty();
     add(checked.file, std::move(faults));
     if (!checked.good) return;

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -97,6 +98,10 @@ class CheckModel : public ShardsTest {
     return error;
   }
 
+  static std::ptrdiff_t count_of(std::string_view message, const Report& report) {
+    return std::ranges::count_if(report, [&](const Finding& finding) { return finding.fault.message == message; });
+  }
+
   OpenOptions strict() const {
     OpenOptions options;
     options.header.rules = format::Rules::strict;
@@ -123,6 +128,7 @@ TEST_F(CheckModel, ReportsUnlistedTensorsInTheWordsOfOpening) {
             std::string::npos);
   const Report report = check(index().c_str(), strict());
   EXPECT_EQ(std::ranges::count_if(report, [](const Finding& finding) { return finding.tensor != nullptr; }), 2);
+  EXPECT_EQ(count_of("tensor 'd' is not listed in the index", report), 1);
   put_index(claim("absent", kShard2) + "," + claim("a", kShard1));  // unlisted tensors of a shard, then the next shard
   EXPECT_NE(agree_on(index(), strict()).message.find("contains 2 tensors"), std::string::npos);
 }
@@ -139,12 +145,14 @@ TEST_F(CheckModel, ReportsTheSumOfTheHeadersFirstAndWithItsNumbers) {
   OpenOptions options;
   options.max_headers_bytes = 2;  // the length of the invalid one
   for (const bool has_index : {false, true}) {
-    if (has_index) put("model.safetensors.index.json", kGood);
+    if (has_index) put_index(claim("a", kShard1) + "," + claim("c", kShard2) + "," + claim("d", "others.safetensors"));
     for (const bool bad : {false, true}) {
       put(kShard1, bad ? format::file_front("{]") : model(entry("a", 0) + entry("b", 4), 8, 'x'));
       const fs::path path = has_index ? fs::path(index()) : folder;
       EXPECT_EQ(agree_on(path, options).status, Status::header_size);
-      EXPECT_EQ(check(path.string().c_str(), options).size(), 1U + (bad ? 1U : 0U));
+      const Report report = check(path.string().c_str(), options);
+      EXPECT_EQ(report.size(), 1U + (bad ? 1U : 0U));
+      EXPECT_EQ(*report.front().path, path.string());
     }
   }
 }
@@ -167,6 +175,10 @@ TEST_F(CheckModel, ReportsAnErrorBeforeTheSumOfTheHeadersOfALaterBatch) {
   options.max_headers_bytes = (kShards - 10) * header_bytes;
   EXPECT_EQ(agree_on(index(), options).status, Status::json);
   EXPECT_EQ(check(index().c_str(), options).back().fault.status, Status::header_size);
+  options.max_headers_bytes = 10 * header_bytes;  // of the first batch
+  const Report report = check(index().c_str(), options);
+  EXPECT_EQ(report.front().fault.status, Status::header_size);
+  EXPECT_NE(report.back().fault.status, Status::header_size);
 }
 
 // After ten shards with a thousand errors each, the eleventh is not read.
@@ -197,6 +209,37 @@ TEST_F(CheckModel, ReportsAtMostAThousandErrorsOfAnIndex) {
   const Report report = check(index().c_str(), {});
   ASSERT_EQ(report.size(), 1001U);
   EXPECT_EQ(report.back().fault.message, "more than 1000 findings; the rest is omitted");
+}
+
+// Then only the first error is still reported.
+TEST_F(CheckModel, ReportsAnErrorAfterAThousandNotes) {
+  std::string tensors;
+  std::size_t at = 0;
+  for (; at < 4 * 1200; at += 4) tensors += entry(formatted("t{:04}", at), at);
+  put(kShard2, model(tensors + entry("a", at) + entry("b", at + 4), at + 8, 'y'));  // unlisted, and in the first shard
+  put_index(claim("a", kShard1) + "," + claim("t0000", kShard2));
+  EXPECT_NE(agree_on(index(), {}).message.find("'a' is in two shards"), std::string::npos);
+  const Report report = check(index().c_str(), {});
+  EXPECT_EQ(std::ranges::count_if(report, [](const Finding& of) { return of.path->ends_with(kShard2); }), 1002);
+  EXPECT_EQ(count_of("more than 1000 findings; the rest is omitted", report), 1);
+}
+
+TEST_F(CheckModel, ReportsNoTotalSizeThatIsRightOrOfAnInvalidIndex) {
+  for (const std::string& text :
+       {std::string(kGood), std::string(R"({"metadata":{"total_size":1},"weight_map":[]})")}) {
+    put("model.safetensors.index.json", text);
+    for (const Finding& finding : check(index().c_str(), {})) {
+      EXPECT_EQ(finding.fault.message.find("total_size"), std::string::npos) << finding.fault.message;
+    }
+  }
+}
+
+TEST_F(CheckModel, NotesWhatStrictRulesRefuseOnlyForFilesOfTheStandard) {
+  put("spaced.safetensors", format::file_front(" {}"));
+  const std::string path = (folder / "spaced.safetensors").string();
+  OpenOptions reference;
+  reference.header.rules = format::Rules::reference;
+  EXPECT_GT(check(path.c_str(), {}).size(), check(path.c_str(), reference).size());
 }
 
 TEST_F(CheckModel, ReportsAShardWithALongNameAsOpeningDoes) {

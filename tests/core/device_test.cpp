@@ -33,6 +33,7 @@
 #include "../format/guarded_memory.hpp"
 #include "../io/fresh_folder.hpp"
 #include "base/error.hpp"
+#include "base/parallel_for.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
 #include "io/source.hpp"
@@ -404,6 +405,25 @@ TEST_F(DeviceTest, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
   EXPECT_EQ(plan.counts().bytes_copied, plan.total());
   const auto at = static_cast<std::size_t>(plan.total());
   EXPECT_EQ(std::memcmp(device.contents(0), models_.bytes.data() + models_.bytes.size() - at, at), 0);
+}
+
+TEST_F(DeviceTest, IsFilledByAThreadForTwoSlotsAndTwoMiB) {
+  for (const std::size_t slots : {2U, 4U, 100U}) {
+    LateDevice device(Device::kSlotAlignment, slots);
+    Plan plan(*models_.in_memory);
+    for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
+      const Tensor& tensor = *models_.in_memory->tensor_at(i);
+      plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), borrowed(device));
+    }
+    std::size_t threads = 0;
+    ReadOptions options;
+    options.pool = {&threads, [](void* ctx, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+                      *static_cast<std::size_t*>(ctx) = n;
+                      for (std::size_t i = 0; i < n; ++i) fn(arg, i);
+                    }};
+    plan.run(options);
+    EXPECT_EQ(threads, std::min<std::size_t>({hardware_threads(), slots / 2, 2}));
+  }
 }
 
 TEST_F(DeviceTest, BytesOfSeveralDestinationsShareASlot) {

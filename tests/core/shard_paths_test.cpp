@@ -1,6 +1,7 @@
 // Shards that are links, shards that are not regular files, and names that Windows does not have.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -272,6 +273,26 @@ TEST_F(ShardPathsTest, AReportOfManyFaultyShardsIsBounded) {
   EXPECT_LT(report.size(), 12'000U);
   EXPECT_EQ(*report.back().path, index());
   EXPECT_TRUE(report.back().fault.message.ends_with("were not checked")) << report.back().fault.message;
+}
+
+TEST_F(ShardPathsTest, ACheckKeepsNoShardOpen) {
+  constexpr std::size_t kShards = 200;  // every other one is faulty
+  std::string map;
+  for (std::size_t i = 0; i < kShards; ++i) {
+    put(formatted("many{}.safetensors", i), i % 2 == 0 ? "faulty" : model(entry(formatted("t{}", i), 0), 4, 'x'));
+    map += formatted(R"({}"t{}":"many{}.safetensors")", i == 0 ? "" : ",", i, i);
+  }
+  put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  const int lowest_free = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(lowest_free);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(lowest_free) + kShards / 4;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Report report = check(index().c_str(), {});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const Finding& finding : report) EXPECT_NE(finding.fault.status, Status::open) << finding.fault.message;
 }
 
 TEST_F(ShardPathsTest, LinksToNeighboursWithALikeNameLeaveTheFolder) {

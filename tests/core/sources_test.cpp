@@ -464,6 +464,11 @@ TEST(Sources, NameTheTensorOfAFaultBehindTheirOrigin) {
   const Error error = error_of([&] { plan.run({}); });
   EXPECT_EQ(error.status, Status::read);
   EXPECT_NE(error.message.find("tensor 'v'"), std::string::npos) << error.message;
+  model.plain->bad -= 150'000;
+  Plan of_slice(*model.file);
+  const std::int64_t column[] = {1000, 1};
+  of_slice.add(*model.file->tensor("m"), nullptr, column, nullptr, memory.data(), 1000);
+  EXPECT_TRUE(error_of([&] { of_slice.run({}); }).message.starts_with("tensor 'm': no byte"));
 }
 
 TEST(Sources, ReadNoGapsIfTheyDoNotJoinReads) {
@@ -495,6 +500,12 @@ TEST(Sources, AreAskedOnceForNeighboursThatAreAlsoNeighboursInMemory) {
   }
 }
 
+// Records how many threads a run is given: 0 if it does not use the pool.
+void count_threads(void* ctx, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+  *static_cast<std::size_t*>(ctx) = n;
+  for (std::size_t i = 0; i < n; ++i) fn(arg, i);
+}
+
 TEST(Sources, AreReadByNoMoreThreadsThanRequestsIfTheyStateTheirParallelism) {
   const std::string bytes(100, 'x');
   Requests requests;
@@ -503,18 +514,86 @@ TEST(Sources, AreReadByNoMoreThreadsThanRequestsIfTheyStateTheirParallelism) {
   const RemoteSource source("", bytes, requests, traits);
   Readers readers;
   readers.push_back(source.open_reader(io::Cache::automatic));
-  std::array<std::byte, 3> memory{};
+  std::array<std::byte, 100> memory{};
   std::vector<ReadRequest> requested;
-  for (std::size_t i = 0; i < memory.size(); ++i) requested.push_back({0, 10 * i, 1, &memory[i], i, nullptr});
+  for (std::size_t i = 0; i < memory.size(); ++i) requested.push_back({0, i, 1, &memory[i], i, nullptr});
   std::size_t threads = 0;
   ReadOptions options;
-  options.pool.ctx = &threads;
-  options.pool.parallel_for = [](void* ctx, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
-    *static_cast<std::size_t*>(ctx) = n;
-    for (std::size_t i = 0; i < n; ++i) fn(arg, i);
-  };
+  options.pool = {&threads, count_threads};
   read_all(std::span(requested).first(2), readers, options, {});
   EXPECT_EQ(threads, 2U);
+  const format::Slice slice{{}, 50, 0, 0, 1, {{50, 2, 1, false}}};
+  const ReadRequest of_slice{0, 0, 99, memory.data(), 0, &slice};
+  read_all({&of_slice, 1}, readers, options, {});
+  EXPECT_EQ(threads, 16U);
+}
+
+// Whether its bytes are cached is asked once, about all that is wanted.
+class CachedReader final : public io::SourceReader {
+ public:
+  CachedReader(const io::Source& source, bool cached) : SourceReader(source), cached_(cached) {}
+  bool is_cached(std::uint64_t begin, std::uint64_t end) override {
+    EXPECT_EQ(begin, 10U);
+    EXPECT_EQ(end, kBytes);
+    ++asked;
+    return cached_;
+  }
+  io::ReadPath path_for(std::uint64_t, std::uint64_t) override { return io::ReadPath::buffered; }
+  bool read_many(io::ReadPath, std::span<const io::Read>, std::uint64_t) override { return true; }
+  void close_idle() override { ++closed; }
+
+  static constexpr std::uint64_t kBytes = std::uint64_t{32} << 20;
+  int asked = 0;
+  int closed = 0;
+
+ private:
+  const bool cached_;
+};
+
+TEST(Sources, OfWhichOneIsNotCachedAreReadBySixteenThreads) {
+  const std::string bytes;
+  Requests requests;
+  const RemoteSource source("", bytes, requests, {});
+  std::byte place{};  // nothing is written
+  for (const bool second_is_cached : {true, false}) {
+    Readers readers;
+    for (const bool cached : {true, second_is_cached}) {
+      readers.push_back(std::make_unique<CachedReader>(source, cached));
+    }
+    std::vector<ReadRequest> requested;
+    for (const std::size_t i : {0U, 1U}) {
+      requested.push_back({i, 10, CachedReader::kBytes - 10, &place, 0});
+      requested.push_back({i, 20, 10, &place, 1});
+    }
+    std::size_t threads = 0;
+    ReadOptions options;
+    options.pool = {&threads, count_threads};
+    read_all(requested, readers, options, {});
+    EXPECT_EQ(threads, second_is_cached ? std::min(hardware_threads(), 16U) : 16U);
+    for (const auto& reader : readers) {
+      EXPECT_EQ(static_cast<const CachedReader&>(*reader).asked, 1);
+      EXPECT_GT(static_cast<const CachedReader&>(*reader).closed, 0);
+    }
+  }
+}
+
+TEST(Sources, ThatAreSerialAreReadByOneThreadUnlessTheCallerWantsMore) {
+  const std::string bytes = sample();
+  Requests requests;
+  io::Traits traits;
+  traits.serial = true;
+  const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteSource>("", bytes, requests, traits), {});
+  std::string whole(100'000, '?');
+  Plan plan(*file);
+  plan.add(*file->tensor("m"), nullptr, nullptr, nullptr, whole.data(), whole.size());
+  for (const unsigned wanted : {0U, 3U}) {
+    std::size_t threads = 0;
+    ReadOptions options;
+    options.threads = wanted;
+    options.pool = {&threads, count_threads};
+    plan.run(options);
+    EXPECT_EQ(threads, wanted);
+  }
 }
 
 // Its second question of a path fails.
@@ -523,13 +602,15 @@ class FailingReader final : public io::SourceReader {
   FailingReader(const io::Source& source, int& asked) : SourceReader(source), asked_(asked) {}
   bool is_cached(std::uint64_t, std::uint64_t) override { return false; }
   io::ReadPath path_for(std::uint64_t, std::uint64_t) override {
-    if (++asked_ == 2) throw std::bad_alloc();
+    if (++asked_ == 2 && !has_memory) throw std::bad_alloc();
+    if (asked_ == 2) throw Error{Status::read, 0, kNowhere, "no path"};
     return asked_ == 1 ? io::ReadPath::buffered : io::ReadPath::cached;
   }
   bool read_many(io::ReadPath, std::span<const io::Read> reads, std::uint64_t) override {
     source().read_many(reads);
     return true;
   }
+  static inline bool has_memory = false;
 
  private:
   int& asked_;
@@ -563,6 +644,12 @@ TEST(Sources, StopTheRunWhenTheyDoNotKnowThePath) {
   EXPECT_LT(plan.done(), plan.total());
   plan.run(options);
   EXPECT_EQ(plan.done(), plan.total());
+  const CheckpointPtr again = Checkpoint::open(std::make_unique<Source>(bytes), {});
+  Plan other(*again);
+  other.add(*again->tensor("t"), nullptr, nullptr, nullptr, memory.data(), kBytes);
+  FailingReader::has_memory = true;
+  EXPECT_EQ(error_of([&] { other.run(options); }).message, "no path");  // of no tensor
+  FailingReader::has_memory = false;
 }
 
 TEST(Sources, PathIsAskedAgainAfterAFailure) {
