@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "base/parallel_for.hpp"
@@ -23,21 +22,18 @@ void bring_pages(std::byte* begin, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += kPage) const_cast<volatile std::byte&>(begin[at]) = std::byte{0};
 }
 
-struct FreeBuffer {
-  void operator()(std::byte* buffer) const { free_buffer(buffer); }
-};
-
 }  // namespace
 
 std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
-  std::unique_ptr<std::byte, FreeBuffer> buffer(reserve_buffer(bytes));
-  if (pages == Pages::as_they_are_touched) return buffer.release();
+  std::byte* const buffer = reserve_buffer(bytes);
+  if (pages == Pages::as_they_are_touched) return buffer;
   const auto pieces = static_cast<std::size_t>((bytes + kPieceBytes - 1) / kPieceBytes);
+  // Throws nothing, because the function that it calls does not.
   parallel_for(pieces, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {
     const std::uint64_t at = i * kPieceBytes;
-    bring_pages(buffer.get() + at, static_cast<std::size_t>(std::min(kPieceBytes, bytes - at)));
+    bring_pages(buffer + at, static_cast<std::size_t>(std::min(kPieceBytes, bytes - at)));
   });
-  return buffer.release();
+  return buffer;
 }
 
 Mapping Mapping::of(std::intptr_t file, std::uint64_t offset, std::uint64_t size, MapKind kind, int& os_error) {
