@@ -110,6 +110,21 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
   munmap(gone, 4096);
 }
 
+// Such a pipe could wait for ever.
+TEST_F(RefusedCallsTest, mapped_pages_are_not_copied_through_a_pipe_that_stays_blocking) {
+  std::vector<long> calls{SYS_process_vm_readv, SYS_fcntl};
+#if defined(SYS_fcntl64)
+  calls.push_back(SYS_fcntl64);
+#endif
+  const int result = in_child([&] {
+    if (!refuse(calls, EPERM)) return 255;
+    char copy = 0;
+    return copy_from_pages("x", &copy, 1) ? 1 : 0;
+  });
+  if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(result, 0);
+}
+
 // The pipe never gets the number of a closed standard stream; otherwise it would receive what the host prints.
 TEST_F(RefusedCallsTest, mapped_pages_are_copied_without_what_the_host_prints) {
   const std::string text(5'000, 't');
@@ -493,6 +508,39 @@ TEST_F(RefusedCallsTest, an_edit_in_place_without_a_free_descriptor_changes_noth
   EXPECT_EQ(contents(path()), "old");
 }
 
+// In a directory that may not be listed, the file alone is synced. Any other error is told.
+TEST_F(RefusedCallsTest, a_sync_after_an_edit_is_of_the_file_and_its_directory) {
+  put(path(), "x");
+  const EditedFile file = EditedFile::open(path().c_str());
+  struct stat status {};
+  struct stat around {};
+  ASSERT_EQ(stat(path().c_str(), &status) | stat(folder.c_str(), &around), 0);
+  for (const int error : {0, EACCES, EMFILE}) {
+    faults::Plan kernel;
+    kernel.record_changes = true;
+    faults::arm(kernel);
+    read_faults::arm({"open", 0, 1, error});
+    EXPECT_EQ(error_of([&] { file.sync(); }).os_error, error == EACCES ? 0 : error);
+    read_faults::disarm();
+    faults::disarm();
+    std::vector<std::uint64_t> synced;
+    for (const faults::Change& change : faults::changes()) synced.push_back(change.inode);
+    std::vector<std::uint64_t> wanted;
+    if (error != EMFILE) wanted.push_back(status.st_ino);
+    if (error == 0) wanted.push_back(around.st_ino);
+    EXPECT_EQ(synced, wanted) << error;
+  }
+  faults::Plan broken;
+  broken.at = 0;
+  broken.action = faults::Action::fail;
+  broken.error = EIO;
+  faults::arm(broken);
+  const Error failed = error_of([&] { file.sync(); });
+  faults::disarm();
+  EXPECT_EQ(failed.os_error, EIO);
+  EXPECT_NE(failed.message.find("may not be on the disk"), std::string::npos) << failed.message;
+}
+
 // A save without a lock may happen until the rename.
 TEST_F(RefusedCallsTest, an_edit_looks_at_its_target_last_of_all) {
   std::size_t looks = 0;
@@ -797,6 +845,26 @@ TEST_F(RefusedCallsTest, root_may_not_rename_the_files_of_others_without_the_rig
   });
   if (result == 255) GTEST_SKIP() << "rights are not told";
   EXPECT_EQ(result, 0);
+}
+
+// As in a container whose /proc is another's.
+TEST_F(RefusedCallsTest, a_file_is_not_linked_by_a_proc_that_shows_other_files) {
+  if (!has_linux_io()) GTEST_SKIP() << "no nameless files in this build";
+  for (const char* const name : {"proc", "proc/thread-self", "proc/thread-self/fd"}) fs::create_directory(path(name));
+  const Descriptor inside(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor file = open_nameless(inside.get(), 0600);
+  put(path(formatted("proc/thread-self/fd/{}", file.get())), "another's");
+  const int result = in_child([&] {
+    if (!file || unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount(path("proc").c_str(), "/proc", nullptr, MS_BIND, nullptr) != 0) {
+      return 255;
+    }
+    errno = 0;
+    return link_nameless(file.get(), inside.get(), "x") == -1 ? errno : 254;
+  });
+  if (result == 255) GTEST_SKIP() << "no nameless files here, or /proc cannot be replaced";
+  EXPECT_EQ(result, ENOENT);
+  EXPECT_FALSE(fs::exists(path()));
 }
 
 TEST_F(RefusedCallsTest, a_mount_point_is_refused_before_it_is_written) {

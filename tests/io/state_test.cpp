@@ -22,6 +22,7 @@
 #include "io/posix/edit.hpp"
 #include "io/posix/temp_file.hpp"
 #include "read_faults.hpp"
+#include "refuse.hpp"
 #include "system.hpp"
 
 namespace st::io::state_test {
@@ -191,6 +192,19 @@ TEST_F(StateTest, a_save_waits_two_seconds_for_a_lease_and_goes_ahead) {
   EXPECT_EQ(contents(path()), "new");
   const Descriptor old(::open(path("kept").c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
   EXPECT_FALSE(old);  // so the holder has its lease still
+}
+
+// Whether the file may be written to is then known only by opening it, which the holder of the lease puts off.
+TEST_F(StateTest, a_sandbox_does_not_stop_a_file_under_a_lease_from_being_replaced) {
+  put(path(), "old");
+  const LeaseHolder holder(path(), F_WRLCK, Giving::nothing);
+  if (!holder.has()) GTEST_SKIP() << "no leases on this filesystem, or not for this user";
+  const int result = in_child([&] {
+    if (!refuse({SYS_faccessat, SYS_faccessat2}, EPERM)) return 255;
+    return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error;
+  });
+  if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(result, 0);
 }
 
 // If an edit opened its file for reading first, it would wait for the lease twice, up to 45 seconds each time.

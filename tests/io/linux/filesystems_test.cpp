@@ -171,6 +171,15 @@ TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
   EXPECT_EQ(names(), Names{"x"});
 }
 
+TEST_F(FuseTest, a_file_is_mapped_only_if_asked) {
+  put(real() / "x", "bytes");
+  for (const Mode mode : {Mode::automatic, Mode::map}) {
+    FileSource source(RegularFile::open(at().c_str()), 0, 5);
+    source.map(mode);
+    EXPECT_EQ(source.is_mapped(), mode == Mode::map);
+  }
+}
+
 // A mapping does not keep the inode in use there, so times are compared as well.
 TEST_F(FuseTest, another_file_under_the_name_is_never_read) {
   put(real() / "x", "old bytes");
@@ -260,6 +269,19 @@ TEST_F(FolderTest, an_append_only_folder_is_refused_before_a_byte_is_written) {
   EXPECT_TRUE(added);
   EXPECT_EQ(contents(path()), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
+}
+
+TEST_F(FolderTest, an_append_only_file_is_refused_before_a_byte_is_written) {
+  put(path(), "old");
+  const Descriptor file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+  const auto set_flags = [&](int flags) { return ioctl(file.get(), FS_IOC_SETFLAGS, &flags) == 0; };
+  int flags = 0;
+  const bool can = has_linux_io() && ioctl(file.get(), FS_IOC_GETFLAGS, &flags) == 0;
+  if (!can || !set_flags(flags | FS_APPEND_FL)) GTEST_SKIP() << "no append-only files here";
+  const Error error = error_of([&] { AtomicFile::create(path().c_str(), {}); });
+  ASSERT_TRUE(set_flags(flags));
+  EXPECT_EQ(error.status, Status::open);
+  EXPECT_EQ(error.os_error, EPERM) << error.message;
 }
 
 // ---- clocks --------------------------------------------------------------------------------------------------------

@@ -69,6 +69,15 @@ TEST(Buffer, OfMoreThanTheMachineHasIsRefusedBeforeTheKernelIsAsked) {
   EXPECT_NE(error.message.find("exceeds"), std::string::npos) << error.message;
 }
 
+TEST(Buffer, IsHadWhereTheSystemDoesNotTellHowMuchMemoryItHas) {
+  const int result = in_child([] {
+    if (!refuse({SYS_sysinfo}, EPERM)) return 255;
+    return static_cast<int>(error_of([] { free_buffer(new_buffer(1, Pages::as_they_are_touched, 1)); }).status);
+  });
+  if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(result, 0);
+}
+
 constexpr std::size_t kBytes = 64 << 20;  // large enough that calloc() always requests it from the system
 
 TEST(Buffer, IsGivenBackToTheSystem) {

@@ -710,6 +710,26 @@ TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
   }
 }
 
+TEST_F(FileReaderTest, what_lies_between_two_reads_goes_nowhere) {
+  put(path(), "0123456789");
+  const FileSource bytes(RegularFile::open(path().c_str()), 0, 10);
+  FileReader file(bytes, Cache::through);
+  std::string got(6, '?');
+  auto* const to = reinterpret_cast<std::byte*>(got.data());
+  const Read reads[] = {{1, 2, to}, {3, 1, to + 2}, {6, 3, to + 3}};
+  EXPECT_TRUE(file.read_many(ReadPath::buffered, reads, 10));
+  EXPECT_EQ(got, "123678");
+}
+
+// Neither what is cached can be asked then, nor the file be read directly.
+TEST_F(FileReaderTest, a_file_that_cannot_be_opened_again_is_read_through_the_cache) {
+  const FileSource bytes = source(true);
+  read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
+  for (const Cache cache : {Cache::automatic, Cache::through, Cache::around}) {
+    EXPECT_EQ(FileReader(bytes, cache).path_for(0, kSize), ReadPath::buffered) << static_cast<int>(cache);
+  }
+}
+
 TEST_F(FileReaderTest, many_threads_read_without_a_descriptor_of_their_own) {
   const FileSource bytes = source(true);
   FileReader file(bytes, Cache::through);

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../faults.hpp"
@@ -154,6 +155,22 @@ TEST_F(KeptDescriptorTest, what_the_host_makes_a_standard_stream_meanwhile_stays
   EXPECT_EQ(result, 0);
 }
 
+// Between the question which numbers are free and the occupation of one.
+TEST_F(KeptDescriptorTest, what_is_opened_to_occupy_a_stream_that_the_host_just_took_is_closed) {
+  const int result = in_child([&] {
+    hosts_file = fcntl(::open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
+    for (int i = 0; i < 10; ++i) ::close(i);
+    faults::Plan kernel;
+    kernel.only_refusals = true;
+    kernel.before_open = [](const char* name, int) {
+      for (int i = 0; i < 3 && name == std::string("/"); ++i) dup2(hosts_file, i);
+    };
+    faults::arm(kernel);
+    return open_file(AT_FDCWD, path().c_str(), O_RDWR | O_CREAT, 0600).get();
+  });
+  EXPECT_EQ(result, 3);  // the lowest that is free
+}
+
 // No number above them is free: that is an error. None of theirs is used, and no file remains.
 TEST_F(KeptDescriptorTest, is_an_error_where_only_the_standard_streams_are_free) {
   put(path("old"), "old");
@@ -209,7 +226,7 @@ TEST_F(WriteAllTest, writes_all_of_it_or_says_why_not) {
   } cases[] = {
       {"nothing happens", Action::none, 0, 0},       {"an interruption", Action::fail, EINTR, 0},
       {"half of it", Action::cut_short, 0, 0},       {"no byte and no error", Action::none_of_it, 0, EIO},
-      {"a full disk", Action::fail, ENOSPC, ENOSPC},
+      {"a full disk", Action::fail, ENOSPC, ENOSPC}, {"a full pipe", Action::fail, EAGAIN, EAGAIN},
   };
   const std::string text = "abcdefghij";
   for (const auto& [name, action, error, told] : cases) {
@@ -224,11 +241,30 @@ TEST_F(WriteAllTest, writes_all_of_it_or_says_why_not) {
       const int result = at_an_offset ? write_all_at(file.get(), 3, text.data(), text.size())
                                       : write_all(file.get(), text.data(), text.size());
       faults::disarm();
-      EXPECT_EQ(result, told);
+      const int wanted_result = error == EAGAIN && !at_an_offset ? 0 : told;
+      EXPECT_EQ(result, wanted_result);
       const std::string wanted = at_an_offset ? std::string(3, '\0') + text : text;
-      EXPECT_TRUE(told != 0 || contents(path()) == wanted);
+      EXPECT_TRUE(wanted_result != 0 || contents(path()) == wanted);
     }
   }
+}
+
+TEST_F(WriteAllTest, sleeps_until_a_full_pipe_has_room) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()) | fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+  std::string text(1 << 20, 'x');
+  text.resize(static_cast<std::size_t>(::write(ends[1], text.data(), text.size())));
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_GT(::read(ends[0], text.data(), text.size()), 0);
+  });
+  faults::arm({});
+  EXPECT_EQ(write_all(ends[1], "y", 1), 0);
+  const std::size_t calls = faults::calls().size();
+  faults::disarm();
+  reader.join();
+  for (const int end : ends) close(end);
+  EXPECT_LE(calls, 2U);
 }
 
 TEST_F(WriteAllTest, leaves_the_signals_of_the_thread_as_they_were) {
