@@ -322,7 +322,7 @@ void AtomicFile::State::publish(const std::function<void()>& last_look) {
     } else if (error != 0 && !is_refusal(error)) {
       fail_os(Status::write, error, "{}", target_.shown);
     }
-    if (direct) require_no_append_only(target_);
+    require_no_append_only(target_);
     name_temp_file();
   }
   // The lock prevents saves between an edit's last check of its target and its rename. It is exclusive, so it also

@@ -156,6 +156,13 @@ TEST_F(FuseTest, what_the_server_overwrites_is_noticed_at_once) {
   }
 }
 
+TEST_F(FuseTest, a_save_over_one_file_notices_what_the_server_overwrites) {
+  put(real() / "x", "old bytes");
+  AtomicFile file = AtomicFile::create(at().c_str(), {.only_unchanged = true});
+  put(real() / "x", "new bytes");
+  EXPECT_EQ(error_of([&] { file.commit(); }).status, Status::state);
+}
+
 TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
   put(real() / "x", "old bytes");
   {
@@ -262,13 +269,19 @@ TEST_F(FolderTest, an_append_only_folder_is_refused_before_a_byte_is_written) {
   faults::arm(kernel);
   const Error with_name = error_of([&] { write(path("z"), "new"); });
   faults::disarm();
+  const Error too_late = error_of([&] {
+    AtomicFile file = AtomicFile::create(path("taken").c_str(), {});
+    put(path("taken"), "theirs");
+    file.commit();
+  });
   ASSERT_TRUE(set_flags(flags));
   EXPECT_EQ(with_name.os_error, EPERM) << with_name.message;
   EXPECT_EQ(error.status, Status::open);
   EXPECT_EQ(error.os_error, EPERM) << error.message;
   EXPECT_TRUE(added);
   EXPECT_EQ(contents(path()), "old");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
+  EXPECT_EQ(too_late.os_error, EPERM) << too_late.message;
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 3);
 }
 
 TEST_F(FolderTest, an_append_only_file_is_refused_before_a_byte_is_written) {
