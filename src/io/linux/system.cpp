@@ -186,7 +186,7 @@ void take_pending_signal(int number) {
   sigemptyset(&wanted);
   sigaddset(&wanted, number);
   const timespec now{};
-  while (sigtimedwait(&wanted, nullptr, &now) < 0 && errno == EINTR) {}
+  sigtimedwait(&wanted, nullptr, &now);  // without waiting, it is not interrupted
 }
 
 // ---- reading -------------------------------------------------------------------------------------------------------

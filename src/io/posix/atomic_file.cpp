@@ -124,7 +124,6 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
 AtomicFile::State::~State() {
   if (temp_name_.empty() || process_ != getpid()) return;
   unlinkat(target_.directory.get(), temp_name_.c_str(), 0);
-  unlock_temp_file(file_.get());
 }
 
 void AtomicFile::State::open_temp_file() {

@@ -122,8 +122,6 @@ EditLock EditLock::exclusive(int descriptor) { return of_descriptor(descriptor, 
 
 EditLock EditLock::of_descriptor(int descriptor, ByteLock kind) {
   EditLock lock;
-  lock.error_ = EBADF;
-  if (descriptor < 0) return lock;
   Patience patience;
   do {
     lock.error_ = try_lock(descriptor, kind);
@@ -196,8 +194,7 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) fail_os(Status::open, errno, "{}", shown);
   seen = identity_of(status);
-  if (!seen.same_file(identity_of(target->status))) return kReplaced;
-  require_own(*target, status.st_uid);  // another user's file may have its inode number by now
+  require_own(*target, status.st_uid);  // another user's file may have taken its place
   // An editor that has just released the lock, or a save, may also have replaced the file.
   struct stat named {};
   if (fstatat(target->directory.get(), target->name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -249,7 +246,7 @@ EditedFile EditedFile::open(const char* path) {
 // Beyond RLIMIT_FSIZE, the kernel would write a part of the bytes.
 static bool exceeds_limit(std::uint64_t end) {
   rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur;
 }
 
 // The descriptors that finish a write. They are opened before the first byte changes.

@@ -39,9 +39,7 @@ void step(Target& target, const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   target.name = slash == std::string::npos ? path : path.substr(slash + 1);
-  if (target.name.empty() || target.name == "." || target.name == "..") {
-    fail_os(Status::open, path.empty() ? ENOENT : EISDIR, "{}", target.shown);
-  }
+  if (target.name.empty()) fail_os(Status::open, path.empty() ? ENOENT : EISDIR, "{}", target.shown);
   const int from = target.directory ? target.directory.get() : AT_FDCWD;
   Descriptor next = open_directory_for_lookup(from, directory.c_str());
   if (!next) fail_os(Status::open, errno, "{}", target.shown);
@@ -172,7 +170,7 @@ Target find_target(const char* path, bool replace_link) {
     target.through_link = true;
     rest = read_link(target);
     std::string number;
-    if (replace_link && links == 0 && !is_descriptor(rest, number)) {
+    if (replace_link && !is_descriptor(rest, number)) {
       target.kind = Target::Kind::link;
       return target;
     }
