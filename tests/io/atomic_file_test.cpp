@@ -120,6 +120,10 @@ TEST_P(AtomicFileTest, a_link_is_followed_and_stays) {
   EXPECT_EQ(contents(path("real/later")), "made");
   fs::create_symlink("loop", path("loop"));
   EXPECT_EQ(error_of([&] { write(path("loop"), "x"); }).os_error, ELOOP);
+  for (int i = 0; i <= 40; ++i) fs::create_symlink(formatted("{}", i - 1), path(formatted("{}", i).c_str()));
+  EXPECT_EQ(error_of([&] { write(path("39"), "40 links"); }).message, "");
+  EXPECT_EQ(contents(path("-1")), "40 links");
+  EXPECT_EQ(error_of([&] { write(path("40"), "41 links"); }).os_error, ELOOP);
 }
 
 TEST_P(AtomicFileTest, a_link_is_replaced_itself_if_asked) {
@@ -220,6 +224,34 @@ TEST_P(AtomicFileTest, a_file_that_appears_meanwhile_is_replaced) {
   file.commit();
   EXPECT_EQ(contents(path()), "mine");
   EXPECT_EQ(names(), Names{"x"});
+}
+
+TEST_P(AtomicFileTest, a_new_file_gets_no_name_after_a_last_look_that_fails) {
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  EXPECT_EQ(error_of([&] { file.commit([] { fail(Status::read, "changed"); }); }).message, "changed");
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+// It is a private file's successor from the moment when others can open it.
+TEST_P(AtomicFileTest, a_new_file_has_the_rights_of_one_that_appeared_before_it_has_a_name) {
+  static fs::path here;
+  static int readable;
+  here = folder;
+  readable = 0;
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  put(path(), "private");
+  fs::permissions(path(), fs::perms{0600});
+  faults::Plan watching;
+  watching.no_nameless_files = GetParam();
+  watching.only_refusals = true;
+  watching.before_open = [](const char* name, int) {
+    if (name != std::string("x")) return;
+    for (const auto& entry : fs::directory_iterator(here)) readable += (mode_of(entry.path()) & 077) != 0 ? 1 : 0;
+  };
+  faults::arm(watching);
+  file.commit();
+  faults::disarm();
+  EXPECT_EQ(readable, 0);
 }
 
 // Also between the last look at the name and the link to it.
@@ -410,18 +442,28 @@ TEST_P(AtomicFileTest, what_others_did_to_the_target_meanwhile_can_be_kept) {
     EXPECT_EQ(contents(path()), left);
     file = {};
     EXPECT_EQ(names(), fs::exists(path()) ? (Names{"x", "y"}) : Names{"y"});
+    EXPECT_EQ(error.message.find("was removed") != std::string::npos, name == std::string("removed"));
   }
+  put(path(), "old");
+  const EditedFile edited = EditedFile::open(path().c_str());
+  fs::remove(path());
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  EXPECT_EQ(error_of([&] { file.commit_over(edited); }).status, Status::state);
+  EXPECT_FALSE(fs::exists(path()));
 }
 
 TEST_P(AtomicFileTest, what_can_never_be_written_is_refused) {
   fs::create_directory(path("folder"));
   EXPECT_EQ(error_of([&] { write(path("folder"), "x"); }).os_error, EISDIR);
-  EXPECT_EQ(error_of([&] { write(path("folder") + "/", "x"); }).os_error, EISDIR);
+  for (const char* const end : {"/", "/.", "/.."}) {
+    EXPECT_EQ(error_of([&] { write(path("folder") + end, "x"); }).os_error, EISDIR) << end;
+  }
   EXPECT_EQ(error_of([&] { write("", "x"); }).os_error, ENOENT);
   EXPECT_EQ(error_of([&] { write(path("no/x"), "x"); }).os_error, ENOENT);
   put(path("file"), "");
   EXPECT_EQ(error_of([&] { write(path("file/x"), "x"); }).os_error, ENOTDIR);
-  EXPECT_EQ(error_of([&] { write(path(std::string(256, 'n').c_str()), "x"); }).os_error, ENAMETOOLONG);
+  const std::string too_long = path(std::string(256, 'n').c_str());
+  EXPECT_EQ(error_of([&] { AtomicFile::create(too_long.c_str(), {}); }).os_error, ENAMETOOLONG);
 }
 
 // The temporary name begins with as many whole characters of the target's name as fit.
@@ -507,30 +549,51 @@ TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
 // The bytes of a file do not pass through this process if the kernel can copy them.
 TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
-  put(path("source"), std::string(300'000, 'x'));
+  std::string text(1'700'000, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 256 + i / 65536);
+  put(path("source"), text);
   const Descriptor theirs(open(path("source").c_str(), O_RDONLY | O_CLOEXEC));
   const Descriptor probe(open(path("probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (copy_file_range(theirs.get(), nullptr, probe.get(), nullptr, 1, 0) != 1) GTEST_SKIP() << "this one cannot";
-  for (const char* const way : {"by descriptor", "by path", "by path, without a descriptor"}) {
+  for (const char* const way :
+       {"by descriptor", "by path", "by path, without a descriptor", "interrupted", "by hand", "half of it by hand"}) {
     SCOPED_TRACE(way);
     const bool by_path = way != std::string_view("by descriptor");
     RegularFile plain = by_path ? RegularFile::open(path("source").c_str()) : RegularFile::duplicate(theirs.get());
-    FileSource source(std::move(plain), 100, 299'900);
+    FileSource source(std::move(plain), 100, text.size() - 100);
     if (way == std::string_view("by path, without a descriptor")) {
       source.map(Mode::map);
       source.release_descriptor();
     }
     AtomicFile file = AtomicFile::create(path().c_str(), {});
-    file.set_size(1000 + 200'000);
-    faults::arm({});  // from here on calls are counted
-    file.copy_at(1000, source, 50, 200'000);
+    file.set_size(1000 + 1'500'000);
+    faults::Plan counting;
+    counting.no_kernel_copies = way == std::string_view("by hand");
+    counting.half_a_copy = way == std::string_view("half of it by hand");
+    const bool by_kernel = !counting.no_kernel_copies && !counting.half_a_copy;
+    counting.action = faults::Action::fail;
+    counting.error = EINTR;
+    if (way == std::string_view("interrupted")) counting.at = 1;  // space is taken first
+    faults::arm(counting);
+    file.copy_at(1000, source, 50, 1'500'000);
     const std::vector<std::string> calls = faults::calls();
     faults::disarm();
-    EXPECT_EQ(std::count(calls.begin(), calls.end(), "pwrite"), 0);
-    EXPECT_GE(std::count(calls.begin(), calls.end(), "copy_file_range"), 1);
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), "pwrite") == 0, by_kernel);
+    const auto copies = std::count(calls.begin(), calls.end(), "copy_file_range");
+    EXPECT_EQ(copies > 0, !counting.no_kernel_copies);
+    EXPECT_LT(copies, 9);
     file.commit();
-    EXPECT_TRUE(contents(path()) == std::string(1000, '\0') + std::string(200'000, 'x'));
+    EXPECT_TRUE(contents(path()) == std::string(1000, '\0') + text.substr(150, 1'500'000));
   }
+}
+
+// However large it is.
+TEST_P(AtomicFileTest, a_copy_by_hand_takes_little_memory) {
+  const Callbacks refusing{[](void*, std::uint64_t, void*, std::size_t) { return 1; }};
+  constexpr std::uint64_t kSize = std::uint64_t{1} << 50;
+  const auto source = callback_source(refusing, kSize);
+  const AtomicFile file = AtomicFile::create(path().c_str(), {});
+  EXPECT_EQ(error_of([&] { file.copy_at(0, *source, 0, kSize); }).status, Status::callback);
 }
 
 // Large copies allocate their blocks in advance, unless blocks may be shared. If that fails, the copy is still tried.
@@ -542,11 +605,8 @@ TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
   const struct {
     std::size_t from, to, size;
     bool takes;
-  } copies[] = {{0, 8, kSize, true},
-                {8, 0, kSize, true},
-                {8, 8, kSize, true},
-                {0, 4096, kSize, false},
-                {0, 8, kSize / 2 - 1, false}};
+  } copies[] = {{0, 8, kSize, true},     {8, 0, kSize, true},          {8, 8, kSize, true},
+                {0, 4096, kSize, false}, {0, 8, kSize / 2 - 1, false}, {0, 8, kSize / 2, true}};
   for (const auto& copy : copies) {
     for (const int error : {0, ENOSPC, EOPNOTSUPP}) {
       AtomicFile file = AtomicFile::create(path().c_str(), {});
@@ -564,6 +624,24 @@ TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
       EXPECT_TRUE(contents(path()) == std::string(copy.to, '\0') + std::string(copy.size, 'x'));
     }
   }
+}
+
+TEST_P(AtomicFileTest, the_space_that_is_taken_is_the_new_files) {
+  if (!has_linux_io()) GTEST_SKIP() << "no space is taken beforehand in this build";
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  faults::Plan recording;
+  recording.record_changes = true;
+  faults::arm(recording);
+  file.reserve(100);
+  const std::vector<faults::Change> changes = faults::changes();
+  faults::disarm();
+  file.commit();
+  const Descriptor made(open(path().c_str(), O_RDWR | O_CLOEXEC));
+  if (fallocate(made.get(), 0, 0, 1) != 0) GTEST_SKIP() << "none can be taken in " << folder;
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].inode, status.st_ino);
 }
 
 // Truncating a file during its copy gives an error, not zeros.
@@ -600,6 +678,28 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_is_removed) {
   put(path(".xy.st-new-0123456789abcdef"), "of another target");
   write(path(), "new");
   EXPECT_EQ(names(), (Names{".x.st-new-", ".x.st-new-notes", ".xy.st-new-0123456789abcdef", "x"}));
+}
+
+// One without a name needs no look through its folder, which may be large.
+TEST_P(AtomicFileTest, litter_is_removed_where_a_new_file_has_a_name_at_once) {
+  put(path(".x.st-new-0"), "litter");
+  const AtomicFile file = AtomicFile::create(path().c_str(), {});
+  EXPECT_EQ(names().size(), 1U);  // the litter, or the file
+}
+
+TEST_P(AtomicFileTest, what_cannot_be_linked_is_copied_in_full_and_litter_is_removed) {
+  put(path(".x.st-new-0"), "litter");
+  faults::Plan kernel;
+  kernel.no_nameless_files = GetParam();
+  kernel.no_links = true;
+  kernel.only_refusals = true;
+  faults::arm(kernel);
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.set_size(100'000);
+  file.write_at(0, "new", 3);  // and a hole
+  file.commit();
+  EXPECT_TRUE(contents(path()) == "new" + std::string(100'000 - 3, '\0'));
+  EXPECT_EQ(names(), Names{"x"});
 }
 
 // One to three digits, as in version 0.1, or sixteen: each from 0 to f, and no adjacent character.
@@ -851,6 +951,8 @@ TEST_P(AtomicFileTest, a_forked_child_cannot_finish_what_its_parent_began) {
 
 // The child's descriptor refers to the file that the parent has published.
 TEST_P(AtomicFileTest, a_forked_child_cannot_write_what_its_parent_finished) {
+  put(path("source"), "other");
+  const FileSource source(RegularFile::open(path("source").c_str()), 0, 5);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.write_at(0, "bytes", 5);
   int ends[2];
@@ -862,7 +964,8 @@ TEST_P(AtomicFileTest, a_forked_child_cannot_write_what_its_parent_finished) {
     static_cast<void>(read(ends[0], &end, 1));
     const Error written = error_of([&] { file.write_at(0, "other", 5); });
     const Error sized = error_of([&] { file.set_size(9); });
-    _exit(written.status == Status::state && sized.status == Status::state ? 0 : 1);
+    const Error copied = error_of([&] { file.copy_at(0, source, 0, 5); });
+    _exit(written.status == Status::state && sized.status == Status::state && copied.status == Status::state ? 0 : 1);
   }
   close(ends[0]);
   file.commit();
@@ -925,7 +1028,8 @@ TEST_P(AtomicFileTest, an_open_descriptor_goes_on_where_it_is) {
   const struct {
     const char* name;
     int number;
-  } cases[] = {{"/dev/stdout", 1}, {"/dev/stderr", 2}, {"/dev/fd/1", 1}, {"/dev/fd/17", 17}, {"/proc/self/fd/17", 17}};
+  } cases[] = {{"/dev/stdin", 0}, {"/dev/stdout", 1}, {"/dev/stderr", 2},      {"/dev/fd/0", 0},
+               {"/dev/fd/1", 1},  {"/dev/fd/17", 17}, {"/proc/self/fd/17", 17}};
   for (const auto& [name, number] : cases) {
     put(path(), "before ");
     const pid_t pid = fork();
@@ -937,6 +1041,30 @@ TEST_P(AtomicFileTest, an_open_descriptor_goes_on_where_it_is) {
     waitpid(pid, nullptr, 0);
     EXPECT_EQ(contents(path()), "before after") << name;
   }
+}
+
+TEST_P(AtomicFileTest, a_synced_save_to_a_descriptor_syncs_its_file) {
+  put(path(), "");
+  const Descriptor file(open(path().c_str(), O_WRONLY | O_CLOEXEC));
+  faults::Plan recording;
+  recording.record_changes = true;
+  faults::arm(recording);
+  write(formatted("/dev/fd/{}", file.get()), "new", {.sync = true});
+  faults::disarm();
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  ASSERT_EQ(faults::changes().size(), 1U);
+  EXPECT_EQ(faults::changes()[0].inode, status.st_ino);
+}
+
+// It is the lock of whoever opened the file.
+TEST_P(AtomicFileTest, a_save_to_a_descriptor_that_is_given_up_leaves_its_lock) {
+  put(path(), "");
+  const Descriptor file(open(path().c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(file.get(), LOCK_EX), 0);
+  AtomicFile::create(formatted("/dev/fd/{}", file.get()).c_str(), {});
+  const Descriptor other(open(path().c_str(), O_WRONLY | O_CLOEXEC));
+  EXPECT_NE(flock(other.get(), LOCK_EX | LOCK_NB), 0);
 }
 
 // Old bytes after the descriptor's position would remain after the new bytes.
@@ -1003,7 +1131,8 @@ TEST_P(AtomicFileTest, what_is_no_number_of_a_descriptor) {
       EXPECT_EQ(error.status, Status::open) << folder_of << number << ": " << error.message;
       EXPECT_NE(error.os_error, EBADF) << folder_of << number;
     }
-    EXPECT_EQ(error_of([&] { write(folder_of + "9999999", "bytes"); }).os_error, EBADF) << folder_of;
+    const std::string not_open = folder_of + "9999999";
+    EXPECT_EQ(error_of([&] { AtomicFile::create(not_open.c_str(), {}); }).os_error, EBADF) << folder_of;
   }
   for (const char* const name : {"/dev/stdoutx", "/dev/stderrx", "/dev/fdx/1"}) {
     EXPECT_NE(error_of([&] { write(path(name + 1), "bytes"); }).os_error, 0) << name;
@@ -1018,6 +1147,8 @@ TEST_P(AtomicFileTest, a_file_over_the_size_limit_is_an_error_and_no_signal) {
   if (pid == 0) {
     const rlimit small{1000, 1000};
     setrlimit(RLIMIT_FSIZE, &small);
+    if (error_of([&] { write(path(), std::string(1000, 'x')); }).status != Status::ok) _exit(1);
+    fs::remove(path());
     _exit(error_of([&] { write(path(), std::string(1001, 'x')); }).os_error);
   }
   int status = 0;

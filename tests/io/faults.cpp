@@ -337,7 +337,7 @@ int flock(int file, int operation) ST_NOTHROW {
 
 #if defined(__linux__)
 int sync_file_range(int file, off64_t offset, off64_t n, unsigned flags) {
-  const Action action = next("sync_file_range");
+  const Action action = next(S_ISREG(status_of(file).stx_mode) ? "sync_file_range" : "sync_file_range of no file");
   if (action == Action::fail) return -1;
   return static_cast<int>(done(action, c_library_sync_file_range(file, offset, n, flags)));
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -59,6 +60,7 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
        EPERM,
        has_linux_io() ? 0600U : 0640U},
       {"renameat2", {SYS_renameat2}, EPERM, 0640},
+      {"links and renameat2", {SYS_linkat, SYS_renameat2}, EPERM, 0640},
       {"copies in the kernel and space beforehand", {SYS_copy_file_range, SYS_fallocate}, EPERM, 0640},
   };
   for (const auto& test : cases) {
@@ -66,7 +68,8 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
       SCOPED_TRACE(std::string(test.name) + ", " + how);
       const bool old = std::string(how) == "replacing";
       // Without renameat2() and links, no call can take a name only if it is free.
-      if (!has_linux_io() && std::string(how) == "only new" && test.calls.front() == SYS_linkat) continue;
+      const bool no_renameat2 = !has_linux_io() || test.calls.back() == SYS_renameat2;
+      if (no_renameat2 && std::string(how) == "only new" && test.calls.front() == SYS_linkat) continue;
       // stat() makes this call there, and no file can be checked without it.
       if (sizeof(long) == 4 && test.calls.front() == SYS_statx) continue;
       fs::remove(path());
@@ -98,7 +101,7 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
     const int result = in_child([&] {
       if (!refuse({SYS_process_vm_readv}, error)) return 255;
       std::string copy(text.size(), '-');
-      const bool copied = copy_from_pages(text.data(), copy.data(), copy.size()) && copy == text;
+      const bool copied = copy_from_pages(text.data(), copy.data(), copy.size()) && copy == std::string(100'000, 't');
       const bool invented = copy_from_pages(gone, copy.data(), 1);
       const rlimit none{0, 0};  // and so no pipe
       const bool claimed = setrlimit(RLIMIT_NOFILE, &none) != 0 || copy_from_pages(text.data(), copy.data(), 1);
@@ -220,16 +223,35 @@ TEST_F(RefusedCallsTest, a_file_has_a_name_from_the_beginning_where_proc_is_out_
 // If the disk cannot be synced, only a synced save fails: of a regular file, and of a stream.
 TEST_F(RefusedCallsTest, only_a_synced_save_syncs) {
   for (const char* const to : {"x", "/dev/fd/17"}) {
-    for (const bool sync : {false, true}) {
-      put(path("through"), "");
-      const int result = in_child([&] {
-        dup2(open(path("through").c_str(), O_WRONLY), 17);
-        if (!refuse({SYS_fsync, SYS_fdatasync}, EIO)) return 255;
-        return error_of([&] { write(*to == '/' ? to : path(to), "new", {true, sync}); }).os_error;
-      });
-      if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
-      EXPECT_EQ(result, sync ? EIO : 0) << to;
+    for (const int error : {EIO, EINVAL, EROFS, ENOTSUP}) {  // all but the first: pipes and terminals
+      for (const bool sync : {false, true}) {
+        put(path("through"), "");
+        const int result = in_child([&] {
+          dup2(open(path("through").c_str(), O_WRONLY), 17);
+          if (!refuse({SYS_fsync, SYS_fdatasync}, error)) return 255;
+          return error_of([&] { write(*to == '/' ? to : path(to), "new", {true, sync}); }).os_error;
+        });
+        if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+        EXPECT_EQ(result, sync && (error == EIO || *to != '/') ? error : 0) << to;
+      }
     }
+  }
+}
+
+// The mode of the old file, and a descriptor whose closing tells of errors.
+TEST_F(RefusedCallsTest, what_ends_a_save_is_tried_at_its_beginning) {
+  std::vector<long> duplicating{SYS_fcntl};
+#if defined(SYS_fcntl64)
+  duplicating.push_back(SYS_fcntl64);
+#endif
+  put(path(), "old");
+  for (const std::vector<long>& calls : {std::vector<long>{SYS_fchmod}, duplicating}) {
+    const int result = in_child([&] {
+      if (!refuse(calls, EPERM)) return 255;
+      return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error;
+    });
+    if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(result, EPERM);
   }
 }
 
@@ -314,7 +336,7 @@ TEST_F(RefusedCallsTest, a_file_that_cannot_be_locked_is_not_edited) {
     });
     if (opened == 255) GTEST_SKIP() << "this system has no filters of calls";
     EXPECT_EQ(opened, no_locks ? 0 : refusal);
-    if (!has_linux_io() || refusal == EACCES) continue;  // which says that another process holds the lock
+    if (!has_linux_io()) continue;
     const int patched = in_child([&] {
       EditedFile file = EditedFile::open(path().c_str());
       if (!refuse(byte_locks, refusal)) return 255;
@@ -323,7 +345,7 @@ TEST_F(RefusedCallsTest, a_file_that_cannot_be_locked_is_not_edited) {
       });
       return error.os_error;
     });
-    EXPECT_EQ(patched, no_locks ? 0 : refusal);
+    EXPECT_EQ(patched, no_locks ? 0 : refusal == EACCES ? EAGAIN : refusal);  // EACCES: another process holds it
     EXPECT_EQ(contents(path()), "old");
   }
   const int interrupted = in_child([&] {
@@ -447,20 +469,51 @@ TEST_F(RefusedCallsTest, a_file_is_finished_without_a_free_descriptor) {
 
 // An error after the write would deny a change that every reader sees.
 // A save is not lost to an edit because memory was short.
-TEST_F(RefusedCallsTest, a_save_without_memory_for_its_lock_fails) {
-  put(path(), "old");
-  bool failed = true;
-  for (std::size_t at = 0; failed; ++at) {
-    SCOPED_TRACE(at);
-    AtomicFile file = AtomicFile::create(path().c_str(), {});
-    file.write_at(0, "new", 3);
-    read_faults::arm({"open", at, 1, ENOMEM});
-    const Error error = error_of([&] { file.commit(); });
-    read_faults::disarm();
-    failed = read_faults::calls() > at;
-    EXPECT_EQ(error.os_error, failed ? ENOMEM : 0) << error.message;
-    EXPECT_EQ(contents(path()), failed ? "old" : "new");
+TEST_F(RefusedCallsTest, a_save_without_memory_or_a_descriptor_for_its_lock_fails) {
+  for (const int lack : {ENOMEM, EMFILE, ENFILE}) {
+    put(path(), "old");
+    bool failed = true;
+    for (std::size_t at = 0; failed; ++at) {
+      SCOPED_TRACE(at);
+      AtomicFile file = AtomicFile::create(path().c_str(), {});
+      file.write_at(0, "new", 3);
+      read_faults::arm({"open", at, 1, lack});
+      const Error error = error_of([&] { file.commit(); });
+      read_faults::disarm();
+      failed = read_faults::calls() > at;
+      EXPECT_EQ(error.os_error, failed ? lack : 0) << error.message;
+      EXPECT_EQ(contents(path()), failed ? "old" : "new");
+    }
   }
+}
+
+// Where one file only may be replaced, no other save or edit may come between the last look at it and the rename.
+TEST_F(RefusedCallsTest, only_a_save_over_one_file_fails_without_a_lock) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  for (const bool only_unchanged : {false, true}) {
+    put(path(), "old");
+    const int result = in_child([&] {
+      AtomicFile file = AtomicFile::create(path().c_str(), {.only_unchanged = only_unchanged});
+      if (!refuse_file_locks(EPERM)) return 255;
+      return error_of([&] { file.commit(); }).os_error;
+    });
+    if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(result, only_unchanged ? EPERM : 0);
+  }
+}
+
+// Not that it cannot be locked.
+TEST_F(RefusedCallsTest, a_save_over_one_file_says_that_a_read_only_file_took_its_place) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  const int status = as_user(12345, 12345, [&] {
+    put(path(), "old");
+    AtomicFile file = AtomicFile::create(path().c_str(), {.only_unchanged = true});
+    fs::remove(path());
+    put(path(), "theirs");
+    fs::permissions(path(), fs::perms{0400});
+    return static_cast<int>(error_of([&] { file.commit(); }).status);
+  });
+  EXPECT_EQ(status, static_cast<int>(Status::state));
 }
 
 // Another process removes the old file between two looks at it.
@@ -511,6 +564,7 @@ TEST_F(RefusedCallsTest, an_edit_in_place_without_a_free_descriptor_changes_noth
 // In a directory that may not be listed, the file alone is synced. Any other error is told.
 TEST_F(RefusedCallsTest, a_sync_after_an_edit_is_of_the_file_and_its_directory) {
   put(path(), "x");
+  errno = ELOOP;  // of an earlier call
   const EditedFile file = EditedFile::open(path().c_str());
   struct stat status {};
   struct stat around {};
@@ -539,6 +593,46 @@ TEST_F(RefusedCallsTest, a_sync_after_an_edit_is_of_the_file_and_its_directory) 
   faults::disarm();
   EXPECT_EQ(failed.os_error, EIO);
   EXPECT_NE(failed.message.find("may not be on the disk"), std::string::npos) << failed.message;
+}
+
+TEST_F(RefusedCallsTest, an_edit_without_a_free_descriptor_says_so) {
+  put(path(), "old");
+  const int result = in_child([&] {
+    { const EditedFile met = EditedFile::open(path().c_str()); }  // as above
+    for (rlim_t most = 0; most < 1024; ++most) {
+      const rlimit few{most, 1024};
+      if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 99;
+      const int error = error_of([&] { EditedFile::open(path().c_str()); }).os_error;
+      if (error != EMFILE) return error;
+    }
+    return 98;
+  });
+  EXPECT_EQ(result, 0);
+}
+
+// Beyond the limit, the kernel would write a part of the bytes.
+TEST_F(RefusedCallsTest, an_edit_in_place_is_within_the_limit_of_size_or_changes_nothing) {
+  if (!has_linux_io()) GTEST_SKIP() << "no edits in place in this build";
+  put(path(), "0123456789");
+  const int result = in_child([&] {
+    EditedFile file = EditedFile::open(path().c_str());
+    const rlimit small{4, 4};
+    if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 99;
+    if (error_of([&] { file.patch(3, "ab", 2, false); }).os_error != EFBIG) return 1;
+    if (error_of([&] { file.overwrite("x", 3, "ab", 2, false); }).os_error != EFBIG) return 2;
+    if (contents(path()) != "0123456789") return 3;
+    return file.patch(2, "ab", 2, false) == EditedFile::Patch::done ? 0 : 4;
+  });
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(contents(path()), "01ab456789");
+}
+
+TEST_F(RefusedCallsTest, a_file_is_not_marked_after_a_tensor_was_written) {
+  put(path(), "0123456789");
+  EditedFile file = EditedFile::open(path().c_str());
+  EXPECT_TRUE(file.overwrite("x", 3, "ab", 2, false));
+  const Descriptor other(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_FALSE(is_byte_locked(other.get(), LockedByte::data));
 }
 
 // A save without a lock may happen until the rename.
@@ -630,6 +724,10 @@ TEST_F(RefusedCallsTest, a_link_of_somebody_else_in_a_sticky_folder_is_not_follo
       EXPECT_EQ(contents(path(to)), followed ? "new" : to == "secret" ? "old" : "");
     }
   }
+  // It may be followed where the kernel follows it, but not be replaced where no file may be.
+  ASSERT_EQ(lchown(path("tmp/x").c_str(), 12345, 12345) | chmod(path("tmp").c_str(), 01770), 0);
+  const auto replacing = [&] { AtomicFile::create(path("tmp/x").c_str(), {.replace_link = true}); };
+  EXPECT_EQ(error_of(replacing).os_error, EACCES);
 }
 
 TEST_F(RefusedCallsTest, a_file_that_a_sticky_folder_holds_is_refused_before_it_is_written) {
@@ -689,6 +787,8 @@ TEST_F(RefusedCallsTest, a_file_or_fifo_of_another_user_in_a_sticky_folder_is_no
       ASSERT_EQ(chmod(path("tmp").c_str(), test.folder_mode), 0);
     };
     give();
+    const Descriptor theirs(::open(at.c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_TRUE(!test.refused || flock(theirs.get(), LOCK_EX) == 0);  // which is not waited for
     expect_refusal(error_of([&] { EditedFile::open(at.c_str()); }), test);
     expect_refusal(error_of([&] { write(at, "new"); }), test);
     struct stat status {};
@@ -714,6 +814,9 @@ TEST_F(RefusedCallsTest, a_user_writes_to_files_of_his_own_in_a_sticky_folder) {
     return edit != 0 ? edit : error_of([&] { write(path(), "new"); }).os_error;
   };
   EXPECT_EQ(as_user(12345, 12345, both), 0);
+  // A new file may be made there, whoever the directory belongs to.
+  ASSERT_EQ(chown(folder.c_str(), 12346, 12346), 0);
+  EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { write(path("new"), "new"); }).os_error; }), 0);
   // The effective user matters, not the real one.
   EXPECT_EQ(in_child([&] { return seteuid(12345) != 0 ? 99 : both(); }), 0);
 }
@@ -774,6 +877,35 @@ TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_meanwhile_i
     EXPECT_EQ(there.st_uid, 12345U);
     file = {};
     EXPECT_EQ(files(), 1U);
+  }
+}
+
+// Before any look of the save at its target.
+TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_at_any_moment_is_not_replaced) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  for (const bool nameless : {true, false}) {
+    bool reached = true;
+    for (std::size_t at = 0; reached; ++at) {
+      SCOPED_TRACE(formatted("{} {}", nameless, at));
+      faults::Plan kernel;
+      kernel.no_nameless_files = !nameless;
+      kernel.only_refusals = true;
+      faults::arm(kernel);
+      fs::remove(path());
+      AtomicFile file = AtomicFile::create(path().c_str(), {});
+      read_faults::Plan plan{"stat"};
+      plan.before = [&](std::size_t number) {
+        if (number != at) return;
+        put(path(), "theirs");
+        EXPECT_EQ(chown(path().c_str(), 12345, 12345), 0);
+      };
+      read_faults::arm(plan);
+      const Error error = error_of([&] { file.commit(); });
+      read_faults::disarm();
+      reached = read_faults::calls() > at;
+      EXPECT_EQ(error.os_error, reached ? EACCES : 0) << error.message;
+    }
   }
 }
 
@@ -848,21 +980,31 @@ TEST_F(RefusedCallsTest, root_may_not_rename_the_files_of_others_without_the_rig
 }
 
 // As in a container whose /proc is another's.
-TEST_F(RefusedCallsTest, a_file_is_not_linked_by_a_proc_that_shows_other_files) {
+TEST_F(RefusedCallsTest, a_file_is_not_linked_or_reopened_by_a_proc_that_shows_other_files) {
   if (!has_linux_io()) GTEST_SKIP() << "no nameless files in this build";
   for (const char* const name : {"proc", "proc/thread-self", "proc/thread-self/fd"}) fs::create_directory(path(name));
   const Descriptor inside(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const Descriptor file = open_nameless(inside.get(), 0600);
+  if (!file) GTEST_SKIP() << "no nameless files in " << folder;
+  read_faults::arm({"stat", 0, 1, EIO});
+  const int linked = link_nameless(file.get(), inside.get(), "x");
+  const int error = errno;
+  read_faults::disarm();
+  EXPECT_EQ(linked, -1);
+  EXPECT_EQ(error, EIO);
   put(path(formatted("proc/thread-self/fd/{}", file.get())), "another's");
   const int result = in_child([&] {
-    if (!file || unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+    if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount(path("proc").c_str(), "/proc", nullptr, MS_BIND, nullptr) != 0) {
       return 255;
     }
     errno = 0;
+    const Descriptor again = reopen(file.get(), O_RDONLY);
+    if (again || errno != ESTALE) return 253;
+    errno = 0;
     return link_nameless(file.get(), inside.get(), "x") == -1 ? errno : 254;
   });
-  if (result == 255) GTEST_SKIP() << "no nameless files here, or /proc cannot be replaced";
+  if (result == 255) GTEST_SKIP() << "/proc cannot be replaced here";
   EXPECT_EQ(result, ENOENT);
   EXPECT_FALSE(fs::exists(path()));
 }
@@ -946,6 +1088,7 @@ TEST_F(RefusedCallsTest, a_link_that_becomes_something_else_is_not_followed) {
     const Error error = error_of([&] { write(exchanged, "new"); });
     faults::disarm();
     EXPECT_EQ(error.os_error, os_error) << error.message;
+    EXPECT_EQ(error.message.find("was replaced while it was being opened") != std::string::npos, os_error == EAGAIN);
     EXPECT_FALSE(fs::exists(path("target")));
   }
 }

@@ -107,6 +107,24 @@ TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
   }
   EXPECT_TRUE(free_for(F_RDLCK) && free_for(F_WRLCK));
   EXPECT_FALSE(EditLock::shared(-1).held());
+  const EditLock header = EditLock::exclusive(one.get());
+  EXPECT_EQ(set_byte_lock(two.get(), LockedByte::data, ByteLock::exclusive), 0);
+}
+
+// At each attempt, another process has replaced the file that was opened.
+TEST_F(StateTest, a_name_that_leads_to_another_file_each_time_is_not_locked) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  put(path(), "x");
+  read_faults::Plan plan{"fstat"};
+  plan.before = [&](std::size_t) {
+    put(path("y"), "y");
+    fs::rename(path("y"), path());
+  };
+  read_faults::arm(plan);
+  const EditLock lock = EditLock::of_name(AT_FDCWD, path());
+  read_faults::disarm();
+  EXPECT_FALSE(lock.held());
+  EXPECT_EQ(lock.error(), EAGAIN);
 }
 
 // ---- leases --------------------------------------------------------------------------------------------------------
@@ -276,7 +294,7 @@ TEST_F(StateTest, an_edit_begins_again_when_its_file_is_gone_for_a_moment) {
   }
   ASSERT_GE(looks, 2U);
   for (std::size_t gone = 1; gone < looks; ++gone) {  // the first one is for the caller's path
-    read_faults::arm({"stat", gone, 1, ENOENT});
+    read_faults::arm({"stat", gone, 2, ENOENT});
     EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).message, "") << gone;
     read_faults::arm({"stat", gone, 1, EACCES});
     EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).os_error, EACCES) << gone;
@@ -306,6 +324,19 @@ TEST_F(StateTest, an_edit_opens_the_file_that_has_the_name_at_last) {
     EXPECT_TRUE(edited.seen().same_file(identity_of(named)));
   }
   EXPECT_GT(looks, 2U);
+}
+
+// Then it is copied by hand.
+TEST_F(StateTest, a_copy_that_is_always_interrupted_is_given_up) {
+  put(path(), "x");
+  const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const int copied = in_child([&] {
+    if (!refuse({SYS_copy_file_range}, EINTR)) return 255;
+    alarm(60);
+    return static_cast<int>(copy_in_kernel(file.get(), 0, file.get(), 1, 1));
+  });
+  if (copied == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(copied, 0);
 }
 
 TEST_F(StateTest, an_edit_does_not_write_to_a_file_that_has_changed_since) {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../base/sanitizer.hpp"
 #include "../files.hpp"
 #include "../nothrow.hpp"
 #include "../refuse.hpp"
@@ -78,6 +79,8 @@ TEST(Buffer, IsHadWhereTheSystemDoesNotTellHowMuchMemoryItHas) {
   EXPECT_EQ(result, 0);
 }
 
+TEST(Buffer, ThatIsNoneIsFreed) { free_buffer(nullptr); }
+
 constexpr std::size_t kBytes = 64 << 20;  // large enough that calloc() always requests it from the system
 
 TEST(Buffer, IsGivenBackToTheSystem) {
@@ -87,6 +90,16 @@ TEST(Buffer, IsGivenBackToTheSystem) {
   ASSERT_EQ(mincore(buffer, kBytes, there.data()), 0);
   free_buffer(buffer);
   EXPECT_EQ(mincore(buffer, kBytes, there.data()), -1);
+}
+
+TEST(Memory, IsGivenBackToTheSystem) {
+  if (!has_linux_io() || kUnderSanitizer) GTEST_SKIP() << "it is not aligned to pages, or kept for a while";
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const memory = allocate(kBytes, 1);
+  std::vector<unsigned char> there(kBytes / page);
+  ASSERT_EQ(mincore(memory, kBytes, there.data()), 0);
+  deallocate(memory, kBytes, 1);
+  EXPECT_EQ(mincore(memory, kBytes, there.data()), -1);
 }
 
 // Returns the bytes of a new buffer whose pages are allocated.
@@ -190,6 +203,7 @@ TEST(Pages, AreCopiedByAsManyCallsAsItTakes) {
   std::string to(from.size(), ' ');
   calls = 0;
   most = 3'000;
+  errno = EPERM;  // of an earlier call
   const bool copied = copy_from_pages(from.data(), to.data(), from.size());
   most = SIZE_MAX;
   EXPECT_TRUE(copied);

@@ -46,7 +46,7 @@ extern "C" int statx(int folder, const char* path, int flags, unsigned mask, str
     errno = chosen->error;
     return -1;
   }
-  status->stx_mask = chosen->known ? STATX_DIOALIGN : 0;
+  status->stx_mask = STATX_BASIC_STATS | (chosen->known ? STATX_DIOALIGN : 0);
   status->stx_dio_mem_align = chosen->memory;
   status->stx_dio_offset_align = chosen->offset;
   return 0;
@@ -138,13 +138,18 @@ class ResidencyTest : public FolderTest {
         {4 * page(), 3 * page(), 0},
         {8 * page(), 4980 * page(), 0},
         {7 * page(), 4994 * page(), 2 * page()},  // queried in several parts
+        {0, 4096 * page(), 3 * page()},           // in one part
+        {0, 4103 * page(), 3 * page()},           // page 7 is only in the first part
         {5, 0, 0},
     };
+    const Descriptor reading(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
     for (const auto& [first, bytes, resident] : cases) {
-      const auto known = residency(file_.get(), first, bytes);
+      const auto known = residency(reading.get(), first, bytes);
       ASSERT_TRUE(known);
       EXPECT_EQ(known->resident, resident) << first << " + " << bytes;
+      EXPECT_TRUE(bytes != 0 || !known->dirty);
     }
+    EXPECT_EQ(contents("/proc/self/maps").find(folder.filename().string()), std::string::npos);
   }
 
   static constexpr std::uint64_t kPages = 6000;

@@ -98,5 +98,16 @@ TEST_F(UserNamespaceTest, an_unmapped_group_gives_its_rights_to_no_other) {
   EXPECT_EQ(status.st_gid, kVictim);
 }
 
+TEST_F(UserNamespaceTest, a_file_of_an_unmapped_owner_is_given_to_no_other) {
+  put(path(), "old");
+  ASSERT_EQ(chown(folder.c_str(), kVictim, kVictim) | chown(path().c_str(), kOther, kVictim), 0);
+  ASSERT_EQ(chmod(path().c_str(), 0664), 0);
+  EXPECT_EQ(in_container([&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, kVictim);
+  EXPECT_EQ(mode_of(path()), 0664U);  // the group has a number inside
+}
+
 }  // namespace
 }  // namespace st::io::linux_user_namespace_test

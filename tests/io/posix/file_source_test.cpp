@@ -472,6 +472,18 @@ TEST(RegularFile, InterruptedOpeningIsTriedAgain) {
   EXPECT_FALSE(error) << error->message;
 }
 
+TEST(RegularFile, WhyItCannotBeReopenedIsTold) {
+  if (!has_linux_io()) GTEST_SKIP() << "a file without a path is not reopened in this build";
+  const TestFolder folder;
+  const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());
+  const RegularFile copy = RegularFile::duplicate(file.descriptor());
+  read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
+  const auto error = problem_of([&] { copy.reopen(0); });
+  read_faults::disarm();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->os_error, EMFILE);
+}
+
 TEST(RegularFile, DescriptorsThatDoNotFitIntoAnInt) {
   const TestFolder folder;
   const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());

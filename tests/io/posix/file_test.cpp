@@ -369,7 +369,9 @@ TEST_F(WriteAllTest, locks_a_file_whose_descriptor_is_0) {
   put(path(), "x");
   const auto locked = [&] {
     const int file = ::open(path().c_str(), O_RDWR | O_CLOEXEC);
-    return file > 0 && dup2(file, 0) == 0 && EditLock::exclusive(0).held() ? 1 : 0;
+    const int other = ::open(path().c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0 || dup2(file, 0) != 0 || !EditLock::exclusive(0).held()) return 0;
+    return set_byte_lock(other, LockedByte::header, ByteLock::exclusive) == 0 ? 1 : 2;  // unlocked again
   };
   EXPECT_EQ(in_child(locked), 1);
 }

@@ -343,7 +343,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
        [](const char* file) {
          const std::string other = std::string(file) + ".other";
          put(other, "other");
-         return ::chmod(other.c_str(), 0611) | ::rename(other.c_str(), file);
+         return ::chmod(other.c_str(), 0600) | ::rename(other.c_str(), file);
        }},
   };
   for (const Change& change : changes) {
@@ -365,6 +365,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
     EXPECT_EQ(access->owner, now.st_uid);
     EXPECT_EQ(access->group, now.st_gid);
     EXPECT_TRUE(access->attributes.lists_known);
+    EXPECT_GE(read_faults::calls(), 4U);  // twice before and after
   }
   // If the changes never stop, the file gets the narrowest access.
   read_faults::Plan plan;
@@ -375,6 +376,39 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
   read_faults::disarm();
   ASSERT_TRUE(access);
   EXPECT_FALSE(access->attributes.lists_known);
+}
+
+// In a user namespace it is the number of everybody who has none there.
+TEST_F(AccessTest, nobody_stays_the_owner_where_that_is_a_user) {
+  struct stat status {};
+  constexpr ino_t kFirstNamespace = 0xEFFFFFFD;
+  if (stat("/proc/self/ns/user", &status) != 0 || status.st_ino != kFirstNamespace) GTEST_SKIP() << "it is none here";
+  put(path(), "old");
+  ASSERT_EQ(chown(path().c_str(), 65534, 65534), 0);
+  write(path(), "new");
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 65534U);
+  EXPECT_EQ(status.st_gid, 65534U);
+}
+
+TEST_F(AccessTest, a_file_that_cannot_be_looked_at_is_not_taken_for_an_absent_one) {
+  put(path(), "old");
+  read_faults::arm({"stat", 0, 1, EIO});
+  const Error error = error_of([&] { static_cast<void>(access_of(AT_FDCWD, path())); });
+  read_faults::disarm();
+  EXPECT_EQ(error.os_error, EIO);
+}
+
+// Otherwise its users would get in when the group's rights are given back.
+TEST_F(AccessTest, a_file_keeps_no_list_of_its_folder_if_the_old_files_is_unknown) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
+  const std::string wide = list_of({{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}});
+  if (!set(path("."), kFolderList, wide)) GTEST_SKIP() << "this filesystem has no access control lists";
+  put(path(), "new");
+  const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(give_access(file.get(), {geteuid(), getegid(), 0640, {{}, {}, false}}), 0);
+  EXPECT_EQ(attribute(path(), kList), "");
+  EXPECT_EQ(mode_of(path()), 0600U);
 }
 
 TEST_F(AccessTest, a_file_that_cannot_be_looked_at_is_given_no_access) {
@@ -428,7 +462,6 @@ class AttributesTest : public AccessTest {
 
   int count(const char* name) const { return static_cast<int>(attributes_of(inside_.get(), name).others.size()); }
 
- private:
   Descriptor inside_;
 };
 
@@ -463,6 +496,28 @@ TEST_F(AttributesTest, are_found_where_proc_is_not_mounted) {
   });
   if (found == 255) GTEST_SKIP() << "/proc cannot be hidden here";
   EXPECT_EQ(found, 1);
+}
+
+// As in a container whose /proc is another's.
+TEST_F(AttributesTest, are_those_of_the_file_itself_where_proc_shows_others) {
+  const std::string shown = path(formatted("proc/thread-self/fd/{}", inside_.get()));
+  fs::create_directories(shown);
+  put(shown + "/x", "another's");
+  const int found = in_child([&] {
+    if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount(path("proc").c_str(), "/proc", nullptr, MS_BIND, nullptr) != 0) {
+      return 255;
+    }
+    return count("x");
+  });
+  if (found == 255) GTEST_SKIP() << "/proc cannot be replaced here";
+  EXPECT_EQ(found, 1);
+}
+
+TEST_F(AttributesTest, that_a_file_has_already_are_changed) {
+  const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  give_others(file.get(), {{"user.note", "another"}});
+  EXPECT_EQ(attribute(path(), "user.note"), "another");
 }
 
 // Then by its descriptor, which must not be a descriptor of the link's target.
