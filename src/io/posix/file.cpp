@@ -137,7 +137,7 @@ Descriptor::Descriptor(int number) : number_(above_standard_streams(number)) {}
 
 Descriptor open_file(int directory, const char* path, int flags, mode_t mode) {
   std::optional<OccupiedStreams> occupied;
-  if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT) != 0) occupied.emplace();
+  if ((flags & O_ACCMODE) != O_RDONLY) occupied.emplace();
   for (;;) {
     Descriptor opened(::openat(directory, path, flags | O_CLOEXEC, mode));
     if (opened || errno != EINTR) return opened;
