@@ -151,6 +151,7 @@ TEST(CallbackSource, ReadsWhatIsAdjacentWithOneRequestIfItStatesAGap) {
     auto* const to = reinterpret_cast<std::byte*>(got.data());
     source->read_many(std::vector<Read>{{1, 2, to}, {3, 1, to + 2}, {6, 1, to + 3}, {7, 2, to + 4}});
     EXPECT_EQ(got, "123678");
+    EXPECT_EQ(source->traits().joins_reads, gap != 0);
     EXPECT_EQ(context.requests, gap == 0 ? "1+2 3+1 6+1 7+2 " : "1+3 6+3 ");
   }
 }

@@ -200,6 +200,14 @@ TEST_F(StateTest, a_lease_of_another_process_is_waited_for) {
   }
 }
 
+TEST_F(StateTest, a_lease_is_not_waited_for_without_patience) {
+  put(path(), "old");
+  const LeaseHolder holder(path(), F_WRLCK, Giving::nothing);
+  if (!holder.has()) GTEST_SKIP() << "no leases on this filesystem, or not for this user";
+  EXPECT_FALSE(open_regular(AT_FDCWD, path().c_str(), O_RDONLY, std::chrono::seconds(0)));
+  EXPECT_EQ(errno, EAGAIN);
+}
+
 // The kernel would break the lease after 45 seconds.
 TEST_F(StateTest, a_save_waits_two_seconds_for_a_lease_and_goes_ahead) {
   put(path(), "old");
@@ -326,6 +334,22 @@ TEST_F(StateTest, an_edit_opens_the_file_that_has_the_name_at_last) {
   EXPECT_GT(looks, 2U);
 }
 
+// What cannot be asked for is copied.
+TEST_F(StateTest, a_failed_look_for_bytes_finds_no_hole) {
+  put(path(), "bytes");
+  const Descriptor file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+  std::vector<long> seeks{SYS_lseek};
+#if defined(SYS__llseek)
+  seeks.push_back(SYS__llseek);
+#endif
+  const int begin = in_child([&] {
+    if (!refuse(seeks, EINVAL)) return 255;
+    return static_cast<int>(stored_bytes(file.get(), 1, 5).begin);
+  });
+  if (begin == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(begin, 1);
+}
+
 // Then it is copied by hand.
 TEST_F(StateTest, a_copy_that_is_always_interrupted_is_given_up) {
   put(path(), "x");
@@ -414,6 +438,17 @@ TEST_F(StateTest, another_random_name_is_tried_when_one_is_taken) {
 }
 
 // Another process is always faster.
+TEST_F(StateTest, a_new_file_that_cannot_be_looked_at_is_an_error_at_once) {
+  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::string name;
+  read_faults::arm({"stat", 0, 1, EIO});
+  EXPECT_FALSE(create_temp_file(inside.get(), "x", 0600, name));
+  const int error = errno;
+  read_faults::disarm();
+  EXPECT_EQ(error, EIO);
+  EXPECT_EQ(only_name(folder), "");
+}
+
 TEST_F(StateTest, names_that_are_always_taken_are_an_error_in_the_end) {
   const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   static fs::path wanted;

@@ -153,6 +153,8 @@ TEST_F(FuseTest, what_the_server_overwrites_is_noticed_at_once) {
     EXPECT_EQ(file.overwritten(), Overwritten::no);
     put(real() / "x", "new bytes");
     EXPECT_EQ(file.overwritten(), Overwritten::yes) << kept;
+    file.release_descriptor(false);
+    EXPECT_EQ(file.overwritten(), Overwritten::yes) << kept;
   }
 }
 
@@ -185,6 +187,10 @@ TEST_F(FuseTest, a_file_is_mapped_only_if_asked) {
     source.map(mode);
     EXPECT_EQ(source.is_mapped(), mode == Mode::map);
   }
+  FileSource source(RegularFile::open(at().c_str()), 0, 5);
+  source.map_at_first_view();
+  EXPECT_EQ(source.view(), nullptr);
+  EXPECT_EQ(FileReader(source, Cache::automatic).path_for(0, 5), ReadPath::buffered);
 }
 
 // A mapping does not keep the inode in use there, so times are compared as well.

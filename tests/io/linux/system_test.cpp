@@ -197,6 +197,12 @@ TEST_F(ResidencyTest, does_not_ask_older_kernels_about_files_of_others) {
   EXPECT_EQ(owner, 1);
   EXPECT_EQ(as_user(12346, 12346, known), 0);
   EXPECT_EQ(in_child(known), 1);
+  const auto cached = [&] {
+    const FileSource source(RegularFile::open(path().c_str()), 0, kPages * page());
+    return refuse_cachestat() ? int{FileReader(source, Cache::automatic).is_cached(2 * page(), 3 * page())} : 2;
+  };
+  EXPECT_EQ(as_user(12345, 12345, cached), 1);
+  EXPECT_EQ(as_user(12346, 12346, cached), 0);
 }
 
 }  // namespace

@@ -169,6 +169,8 @@ TEST(FileSource, IsNotMappedFromADescriptorThatBecameAnother) {
   EXPECT_EQ(source.view(), nullptr);
   ASSERT_EQ(dup2(own, source.file().descriptor()), source.file().descriptor());
   EXPECT_NE(source.view(), nullptr);
+  ASSERT_EQ(dup2(other, source.file().descriptor()), source.file().descriptor());
+  EXPECT_NE(source.view(), nullptr);  // what is mapped stays
   close(own);
   close(other);
 }
@@ -193,6 +195,20 @@ TEST(ViewFaults, AViewThatTheSystemRefusesMayBeHadLater) {
   EXPECT_EQ(read(source, 0, bytes.size()), bytes);
   ASSERT_NE(source.view(), nullptr);
   EXPECT_EQ(std::memcmp(source.view(), bytes.data(), bytes.size()), 0);
+}
+
+TEST(ViewFaults, AMappingThatIsRefusedHasNoAddress) {
+  const TestFolder folder;
+  const Descriptor file(open(folder.file("file", "abcdef").c_str(), O_RDONLY | O_CLOEXEC));
+  int os_error = 0;
+  read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
+  EXPECT_EQ(Mapping::of(file.get(), 1, 5, MapKind::read_only, os_error).data(), nullptr);
+  EXPECT_EQ(os_error, ENOMEM);
+  FileSource source(RegularFile::duplicate(file.get()), 1, 5);
+  for (const Mode mode : {Mode::automatic, Mode::map, Mode::copy_on_write}) {
+    EXPECT_EQ(problem_of([&] { source.map(mode); }).has_value(), mode != Mode::automatic);
+  }
+  read_faults::disarm();
 }
 
 TEST(FileSource, NoBytesAreNotMapped) {
@@ -323,6 +339,7 @@ TEST(FileSource, AnotherFileUnderTheNameIsNeverRead) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->status, Status::read);
   EXPECT_NE(error->message.find(path), std::string::npos);
+  EXPECT_EQ(read(source, 0, 0), "");
 }
 
 // An offset into a file that is not mapped is not an address.
@@ -350,10 +367,11 @@ TEST(FileSource, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
     const std::string path = folder.file("file", bytes);
     FileSource source(RegularFile::open(path.c_str()), base, bytes.size() - base);
     source.map(Mode::copy_on_write);
-    source.release_descriptor();
+    for (int times = 0; times < 2; ++times) source.release_descriptor();
     const_cast<std::byte*>(source.view())[5] = std::byte{0xAB};
     fs::rename(folder.file("other", std::string(bytes.size(), 'x')), path);
     EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
+    EXPECT_EQ(read(source, 7, 100), bytes.substr(base + 7, 100));
     EXPECT_EQ(source.view()[5], std::byte{0xAB});
   }
 }
@@ -460,6 +478,7 @@ TEST(RegularFile, DevicesAreNotEvenOpened) {
     ASSERT_TRUE(error) << given.name;
     EXPECT_NE(error->message.find(given.says), std::string::npos) << given.name << ": " << error->message;
   }
+  EXPECT_EQ(problem_of([&] { RegularFile::open_at(inside, "link", link, false); })->os_error, ELOOP);
   close(inside);
 }
 
@@ -472,16 +491,51 @@ TEST(RegularFile, InterruptedOpeningIsTriedAgain) {
   EXPECT_FALSE(error) << error->message;
 }
 
+TEST(RegularFile, AnInterruptedReadIsTriedAgain) {
+  const TestFolder folder;
+  const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());
+  std::string bytes(3, ' ');
+  read_faults::arm({"pread", 0, 3, EINTR});
+  file.read_at(0, bytes.data(), 3);
+  read_faults::disarm();
+  EXPECT_EQ(bytes, "abc");
+  errno = EINTR;  // of an earlier call
+  const auto error = problem_of([&] { file.read_at(3, bytes.data(), 1); });
+  EXPECT_EQ(error->status, Status::truncated);
+}
+
 TEST(RegularFile, WhyItCannotBeReopenedIsTold) {
   if (!has_linux_io()) GTEST_SKIP() << "a file without a path is not reopened in this build";
   const TestFolder folder;
   const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());
-  const RegularFile copy = RegularFile::duplicate(file.descriptor());
-  read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
-  const auto error = problem_of([&] { copy.reopen(0); });
+  RegularFile copy = RegularFile::duplicate(file.descriptor());
+  RegularFile at_rest = RegularFile::open(folder.file("file", "abc").c_str());
+  at_rest.release_descriptor(false);
+  for (const RegularFile* const each : {&copy, &at_rest}) {
+    read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
+    const auto error = problem_of([&] { each->reopen(0); });
+    read_faults::disarm();
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->os_error, EMFILE);
+  }
+  read_faults::arm({"open", 0, 1, EACCES});
+  EXPECT_FALSE(problem_of([&] { file.reopen(0); }));  // by its path
+  read_faults::disarm();
+}
+
+TEST(RegularFile, OneThatTakesThePlaceRightBeforeTheReopeningIsNotRead) {
+  const TestFolder folder;
+  const std::string path = folder.file("file", "abc");
+  const std::string other = folder.file("other", "xyz");
+  RegularFile file = RegularFile::open(path.c_str());
+  file.release_descriptor(false);
+  read_faults::Plan plan{"open"};
+  plan.before = [&](std::size_t) { fs::rename(other, path); };
+  read_faults::arm(plan);
+  const auto error = problem_of([&] { file.reopen(0); });
   read_faults::disarm();
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->os_error, EMFILE);
+  EXPECT_NE(error->message.find("no longer the file"), std::string::npos) << error->message;
 }
 
 TEST(RegularFile, DescriptorsThatDoNotFitIntoAnInt) {
@@ -518,6 +572,10 @@ TEST(RegularFile, ADescriptorForDirectReadsIsReadAtAnyPlace) {
   const FileSource source(RegularFile::duplicate(descriptor), 0, bytes.size());
   EXPECT_EQ(read(source, 13, 777), bytes.substr(13, 777));
   EXPECT_NE(fcntl(descriptor, F_GETFL) & O_DIRECT, 0);  // the caller's is as it was
+  read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
+  const auto error = problem_of([&] { RegularFile::duplicate(descriptor); });
+  read_faults::disarm();
+  EXPECT_EQ(error->os_error, EMFILE);
   close(descriptor);
 }
 
@@ -529,6 +587,13 @@ TEST(RegularFile, DescriptorsAreNotInherited) {
   EXPECT_NE(copy.descriptor(), file.descriptor());
   EXPECT_NE(fcntl(copy.descriptor(), F_GETFD) & FD_CLOEXEC, 0);
   EXPECT_EQ(copy.size(), 3U);
+  Descriptor reads;
+  Descriptor writes;
+  ASSERT_TRUE(open_pipe(reads, writes));
+  for (const Descriptor* const end : {&reads, &writes}) {
+    EXPECT_NE(fcntl(end->get(), F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_NE(fcntl(end->get(), F_GETFL) & O_NONBLOCK, 0);
+  }
 }
 
 // The path is relative to the working directory at open, which may have changed since.
@@ -722,15 +787,34 @@ TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
   }
 }
 
+// Nor what lies behind the last byte that is needed, which the file may not have.
 TEST_F(FileReaderTest, what_lies_between_two_reads_goes_nowhere) {
   put(path(), "0123456789");
-  const FileSource bytes(RegularFile::open(path().c_str()), 0, 10);
+  const FileSource bytes(RegularFile::open(path().c_str()), 1, 9);
   FileReader file(bytes, Cache::through);
-  std::string got(6, '?');
-  auto* const to = reinterpret_cast<std::byte*>(got.data());
-  const Read reads[] = {{1, 2, to}, {3, 1, to + 2}, {6, 3, to + 3}};
-  EXPECT_TRUE(file.read_many(ReadPath::buffered, reads, 10));
-  EXPECT_EQ(got, "123678");
+  for (const std::size_t most : {0U, 2U}) {
+    std::string got(12, '?');
+    auto* const to = reinterpret_cast<std::byte*>(got.data());
+    const Read reads[] = {{1, 2, to}, {3, 1, to + 2}, {6, 8, to + 3}};
+    read_faults::Plan plan{"open"};
+    plan.short_reads = most;
+    read_faults::arm(plan);
+    for (int times = 0; times < 3; ++times) EXPECT_TRUE(file.read_many(ReadPath::buffered, reads, 10));
+    read_faults::disarm();
+    EXPECT_EQ(got, "1236789?????") << most;
+    EXPECT_LE(read_faults::calls(), 1U);  // its descriptor is used again
+  }
+}
+
+TEST_F(FileReaderTest, a_part_of_a_file_is_read_without_a_descriptor_of_its_own) {
+  put(path(), "0123456789");
+  const FileSource bytes(RegularFile::open(path().c_str()), 1, 9);
+  FileReader file(bytes, Cache::through);
+  std::string got(3, '?');
+  const Read read{6, 3, reinterpret_cast<std::byte*>(got.data())};
+  read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
+  EXPECT_TRUE(file.read_many(ReadPath::buffered, {&read, 1}, 10));
+  EXPECT_EQ(got, "678");
 }
 
 // Neither what is cached can be asked then, nor the file be read directly.

@@ -138,7 +138,7 @@ int hosts_file;
 TEST_F(KeptDescriptorTest, what_the_host_makes_a_standard_stream_meanwhile_stays_open) {
   if (!has_linux_io()) GTEST_SKIP() << "this build cannot tell the host's descriptors from its own";
   const int result = in_child([&] {
-    hosts_file = fcntl(::open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
+    hosts_file = fcntl(::open("/dev/null", O_WRONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
     for (int i = 0; i < 10; ++i) ::close(i);
     faults::Plan kernel;
     kernel.only_refusals = true;
@@ -214,6 +214,13 @@ TEST(Identity, IsTakenFromEachFieldOfTheSystemsAnswer) {
   EXPECT_EQ(identity_of(status), (Identity{1, 2, 3, {4, 5}, {6, 7}}));
 }
 
+TEST(Identity, IsOfAFileThatChangedLatelyForFiveSeconds) {
+  struct stat status {};
+  status.st_ctim = {100, 0};
+  EXPECT_TRUE(changed_lately(status, 105));
+  EXPECT_FALSE(changed_lately(status, 106));
+}
+
 using WriteAllTest = FolderTest;
 using faults::Action;
 
@@ -238,6 +245,7 @@ TEST_F(WriteAllTest, writes_all_of_it_or_says_why_not) {
       plan.action = action;
       plan.error = error;
       faults::arm(plan);
+      errno = EAGAIN;  // of an earlier call
       const int result = at_an_offset ? write_all_at(file.get(), 3, text.data(), text.size())
                                       : write_all(file.get(), text.data(), text.size());
       faults::disarm();
@@ -371,6 +379,7 @@ TEST_F(WriteAllTest, locks_a_file_whose_descriptor_is_0) {
     const int file = ::open(path().c_str(), O_RDWR | O_CLOEXEC);
     const int other = ::open(path().c_str(), O_RDWR | O_CLOEXEC);
     if (file < 0 || dup2(file, 0) != 0 || !EditLock::exclusive(0).held()) return 0;
+    if (error_of([&] { RegularFile::duplicate(0); }).status != Status::ok) return 3;
     return set_byte_lock(other, LockedByte::header, ByteLock::exclusive) == 0 ? 1 : 2;  // unlocked again
   };
   EXPECT_EQ(in_child(locked), 1);
