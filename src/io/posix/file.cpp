@@ -37,7 +37,7 @@ int above_standard_streams(int number) {
   const int moved = duplicated_above_streams(number);
   const int error = errno;
   ::close(number);
-  if (moved < 0) errno = error;
+  errno = error;
   return moved;
 }
 
@@ -359,12 +359,10 @@ NoWriteSignals::NoWriteSignals() {
 }
 
 NoWriteSignals::~NoWriteSignals() {
-  const int error = errno;
   for (const int number : kSignals) {
     if (sigismember(&pending_, number) != 1) take_pending_signal(number);
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  errno = error;
 }
 
 int write_all_at(int descriptor, std::uint64_t offset, const void* data, std::size_t n) {

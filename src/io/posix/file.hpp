@@ -170,7 +170,7 @@ class NoWriteSignals {
   NoWriteSignals();
   NoWriteSignals(const NoWriteSignals&) = delete;
   NoWriteSignals& operator=(const NoWriteSignals&) = delete;
-  ~NoWriteSignals();  // leaves errno unchanged
+  ~NoWriteSignals();  // may change errno
 
  private:
   sigset_t pending_;  // before
