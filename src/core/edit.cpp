@@ -73,18 +73,18 @@ bool write_new_file(const char* path, const Shard& shard, const std::string& hea
   }
 }
 
-// The range [begin, end) in which two headers differ. Headers of different lengths count as entirely different.
+// The range [begin, end) in which two headers differ, which are never equal. Headers of different lengths count as
+// entirely different.
 struct Difference {
   std::size_t begin = 0;
   std::size_t end = 0;
 
-  bool within(std::uint64_t unit) const { return begin == end || begin / unit == (end - 1) / unit; }
+  bool within(std::uint64_t unit) const { return begin / unit == (end - 1) / unit; }
 };
 
 Difference difference(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return {0, SIZE_MAX};
   const auto begin = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
-  if (begin == a.size()) return {};
   const auto end = static_cast<std::size_t>(a.rend() - std::mismatch(a.rbegin(), a.rend(), b.rbegin()).first);
   return {begin, end};
 }

@@ -153,6 +153,13 @@ TEST_F(EditTest, keeps_the_alignment_of_the_data) {
   const CheckpointPtr file = Checkpoint::open(path.c_str(), {});
   EXPECT_EQ(file->shard(0).table.data_begin % 4096, 0U);
   expect_tensors();
+
+  // But no more than 1 MiB, whatever power of two the position is.
+  options.data_alignment = options.header_reserve = 1 << 20;
+  make(options);
+  ASSERT_EQ(Checkpoint::open(path.c_str(), {})->shard(0).table.data_begin, 2U << 20);
+  set("note", std::string(2 << 20, 'n'));
+  EXPECT_EQ(Checkpoint::open(path.c_str(), {})->shard(0).table.data_begin, 3U << 20);
 }
 
 TEST_F(EditTest, gives_the_data_an_alignment_if_asked) {
@@ -338,6 +345,9 @@ TEST_F(EditTest, without_a_change_no_spelling_is_touched) {
     EXPECT_NE(contents(path), bytes);
     EXPECT_EQ(value("b"), "2");
     EXPECT_EQ(value("a"), "2");
+    const MetadataChange exchange[] = {{"a", std::nullopt}, {"c", "2"}};  // as many as before
+    edit_metadata(path.c_str(), exchange, {});
+    EXPECT_EQ(value("a") + value("c"), "(none)2");
   }
 }
 
@@ -722,6 +732,7 @@ TEST_F(EditTest, a_tensor_is_not_written_to_a_file_that_keeps_changing) {
     }
     read_faults::disarm();
     EXPECT_EQ(status, always ? std::optional(Status::state) : std::nullopt);
+    EXPECT_EQ(read_faults::calls() % (always ? 5 : 2), 0U);  // as many attempts
     EXPECT_EQ(contents(path), always ? before : with_tensor(before, 1, bytes));
   }
 }
@@ -741,6 +752,12 @@ TEST_F(EditTest, a_tensor_is_not_written_while_another_process_locks_the_file) {
       write_tensor(path.c_str(), "tensor.000001", bytes.data(), bytes.size(), false);
     } catch (const Error& error) {
       status = error.status;
+    }
+    try {
+      set("note", std::string(5000, 'n'));  // by a new file
+      ADD_FAILURE() << "edited";
+    } catch (const Error& error) {
+      EXPECT_NE(error.message.find("is locked by another process"), std::string::npos) << error.message;
     }
   }
   EXPECT_EQ(status, Status::state);
@@ -869,7 +886,9 @@ TEST_F(EditTest, without_locks_an_edit_writes_a_new_file) {
       if (!io::refuse_file_locks(ENOLCK)) _exit(255);
       try {
         set("note", "new", {.sync = sync});
-        _exit(0);
+        faults::arm({});
+        set("note", "new", {.sync = sync});  // nothing to change
+        _exit(std::count(faults::calls().begin(), faults::calls().end(), "fsync") == (sync ? 1 : 0) ? 0 : 2);
       } catch (const Error& error) {
         fprintf(stderr, "%s\n", error.message.c_str());
         _exit(1);
@@ -935,23 +954,25 @@ TEST_F(EditTest, a_save_has_the_lock_of_its_target_alone) {
 TEST_F(EditTest, a_limit_of_size_inside_the_header_changes_nothing) {
   make({}, 3, std::string(30, 'a'));
   const std::string before = contents(path);
-  const rlim_t limit = before.find("aaaa") + 3;
-  const pid_t child = fork();
-  if (child == 0) {
-    signal(SIGXFSZ, SIG_IGN);
-    const rlimit shorter{limit, RLIM_INFINITY};
-    if (setrlimit(RLIMIT_FSIZE, &shorter) != 0) _exit(1);
-    try {
-      set("note", std::string(30, 'b'));
-    } catch (const Error& error) {
-      _exit(error.status == Status::write && error.os_error == EFBIG ? 0 : 2);
+  for (const bool in_place : {true, false}) {
+    const rlim_t limit = in_place ? before.find("aaaa") + 3 : 4000;
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(SIGXFSZ, in_place ? SIG_IGN : SIG_DFL);  // a new file is refused before anything is written
+      const rlimit shorter{limit, RLIM_INFINITY};
+      if (setrlimit(RLIMIT_FSIZE, &shorter) != 0) _exit(1);
+      try {
+        set("note", std::string(in_place ? 30 : 5000, 'b'));
+      } catch (const Error& error) {
+        _exit(error.status == Status::write && error.os_error == EFBIG ? 0 : 2);
+      }
+      _exit(3);
     }
-    _exit(3);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(contents(path), before);
   }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  EXPECT_EQ(contents(path), before);
 }
 
 // ---- kills -----------------------------------------------------------------------------------------------------------
