@@ -58,6 +58,8 @@ TEST(WriteProgress, IsReportedWithTheFirstBytesAndAtTheEnd) {
   EXPECT_TRUE(seen.empty());
   progress.add(2);
   EXPECT_EQ(seen, std::vector<std::uint64_t>{10});
+  for (int i = 0; i < 1000; ++i) progress.add(0);
+  EXPECT_LT(seen.size(), 1000U);  // not of every piece
   progress.finish();
   EXPECT_EQ(seen.back(), 100U);
 
@@ -81,6 +83,8 @@ TEST(WriteProgress, IsNotReportedAgainAfterItWasCancelled) {
     std::this_thread::sleep_for(std::chrono::milliseconds(15));  // the next report would be due
   }
   EXPECT_EQ(calls, 1);
+  progress.start({&calls, [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return 0; }}, 8, 100);
+  EXPECT_NO_THROW(progress.add(2));
 }
 
 TEST(WriteProgress, WithoutACallbackNothingIsCounted) {
