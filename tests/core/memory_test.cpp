@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <thread>
 
 namespace st::core::memory_test {
@@ -80,6 +82,15 @@ TEST(Pool, GivesLargeObjectsBackAtOnceAndTheOthersInTheEnd) {
     EXPECT_EQ(memory.bytes() == 0, bytes >= kLarge) << bytes;
   }
   EXPECT_EQ(memory.bytes(), 0U);
+}
+
+// The parsers look at them.
+TEST(PaddedBuffer, EndsWithZeros) {
+  std::array<char, 1024> room;
+  room.fill('x');
+  std::pmr::monotonic_buffer_resource memory(room.data(), room.size(), std::pmr::null_memory_resource());
+  const PaddedBuffer text(3, &memory);
+  EXPECT_EQ(std::string(text.data() + 3, format::kPadding), std::string(format::kPadding, '\0'));
 }
 
 }  // namespace
