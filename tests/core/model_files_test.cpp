@@ -55,7 +55,9 @@ TEST_F(ModelFilesTest, AWordWhereANumberShouldBeMakesNoShard) {
   for (const char* const shard : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
     fs::remove(folder / shard);
   }
-  for (const char* const name : {"model-x-of-2.safetensors", "model1-of-2.safetensors", "1-of-2.safetensors"}) {
+  for (const char* const name :
+       {"model-x-of-2.safetensors", "model1-of-2.safetensors", "1-of-2.safetensors", "model-1-of-.safetensors",
+        "model--of-2.safetensors", "model-1-of-18446744073709551616.safetensors"}) {
     put(name, model(entry("d", 0), 4, 'z'));
     EXPECT_NE(open(folder)->tensor("d"), nullptr) << name;
     fs::remove(folder / name);
