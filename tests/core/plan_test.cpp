@@ -452,6 +452,7 @@ TEST(Plan, AfterACancelNoReaderBeginsMoreThanOnePiece) {
       ADD_FAILURE() << "was not cancelled";
     } catch (const Error& error) {
       EXPECT_EQ(error.status, Status::cancelled) << error.message;
+      EXPECT_EQ(error.message, formatted("cancelled after {} of {} bytes", plan.done(), plan.total()));
     }
     EXPECT_LE(source.later, from_callback ? 0U : kReaders - 1);
     EXPECT_LT(plan.done(), plan.total());
@@ -533,6 +534,7 @@ TEST(Plan, TellsHowFarItIs) {
   ReadOptions options;
   options.ctx = &seen;
   options.progress = [](void* ctx, std::uint64_t done, std::uint64_t total) -> std::int32_t {
+    EXPECT_GT(done, 0U);
     EXPECT_LE(done, total);
     static_cast<std::vector<std::uint64_t>*>(ctx)->push_back(done);
     return 0;
@@ -667,6 +669,22 @@ TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
   read_slice(tall, format::slice(tall, begin, end, nullptr), rows.data(), rows.size());
   EXPECT_EQ(given.reads, 1U);
   for (std::size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], pattern(tall.begin + 160 + i));
+
+  const Tensor& wide = *file->tensor("wide");
+  Bytes all = room_for(wide);
+  given.reads = 0;
+  read_slice(wide, format::slice(wide, nullptr, nullptr, nullptr), all.data(), all.size());
+  EXPECT_EQ(given.reads, 1U);
+
+  // A plan reads it together with its neighbour.
+  const std::int64_t middle[] = {15, 0};
+  const std::int64_t middle_end[] = {15, 16};
+  Plan plan(*file);
+  plan.add(tall, begin, middle_end, nullptr, rows.data(), 80);
+  plan.add(tall, middle, end, nullptr, rows.data() + 80, 80);
+  given.reads = 0;
+  plan.run({});
+  EXPECT_EQ(given.reads, 1U);
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {
@@ -692,6 +710,17 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   EXPECT_EQ(status_of(*file->tensor("none"), nullptr, 0), Status::ok);
   plan.run({});
   EXPECT_TRUE(plan.complete(0));
+
+  // Entries keep their state while others are added.
+  for (const bool has_run : {false, true}) {
+    if (has_run) {
+      plan.run({});
+    } else {
+      EXPECT_EQ(status_of(*file->tensor("small"), memory.data(), 100), Status::ok);
+    }
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(status_of(*file->tensor("none"), nullptr, 0), Status::ok);
+    EXPECT_EQ(plan.complete(1), has_run);
+  }
 }
 
 struct Listener {
@@ -800,6 +829,10 @@ TEST(Plan, ReadsShardsWhoseOffsetsContinueEachFromItsFile) {
     options.cache = cache;
     plan.run(options);
     for (std::size_t i = 0; i < kShards; ++i) EXPECT_EQ(got[i], std::string(kBytes, static_cast<char>('a' + i)));
+    const Tensor& last = *file->tensor("t4");
+    const std::int64_t step = 500;
+    read_slice(last, format::slice(last, nullptr, nullptr, &step), got[0].data(), 2);
+    EXPECT_EQ(got[0].substr(0, 3), "eea");
   }
   for (std::size_t i = 0; i < kShards; ++i)
     unlink(formatted("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards).c_str());
