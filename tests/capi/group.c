@@ -240,7 +240,7 @@ static void test_groups(const test_bytes *bytes) {
   uint32_t size, failed, r;
   for (size = 1; size <= MOST; ++size) {
     team *of = new_team(size);
-    uint64_t read = 0;
+    uint64_t read = 0, sent = 0;
     set_up(processes, groups, of, bytes);
     processes[2].adds_nothing = size > 2;
     run_all(processes, size, size);
@@ -251,7 +251,9 @@ static void test_groups(const test_bytes *bytes) {
       CHECK(processes[r].stats.exchange_bytes <= 2 << 20);
       CHECK((processes[r].stats.bytes_sent > 0) == (size > 1));
       read += processes[r].read;
+      sent += processes[r].stats.bytes_sent - processes[r].stats.bytes_received;
     }
+    CHECK(sent == 0); /* all of it was received */
     CHECK(read == (size == 1 ? DATA / 2 : DATA));
 
     for (failed = 0; failed < size && size > 1; ++failed) {
