@@ -23,9 +23,21 @@ namespace {
 class ShardPathsTest : public ShardsTest {};
 
 TEST_F(ShardPathsTest, ThatAnIndexMayNotNameAreRefused) {
+  std::string twice;
+  for (int i = 10; i < 90; ++i) twice += formatted(R"({}"{}":"s{}","./{}":"./s{}")", i == 10 ? "" : ",", i, i, i, i);
   const BadIndex cases[] = {
       {"one shard under two names", mapping("./model-00001-of-00002.safetensors"), Status::shard,
        "'model-00001-of-00002.safetensors' and './model-00001-of-00002.safetensors' are the same file"},
+      {"another name between the two", mapping("./model-00002-of-00002.safetensors"), Status::shard,
+       "'model-00002-of-00002.safetensors' and './model-00002-of-00002.safetensors' are the same file"},
+      {"a slash at the end", mapping("model-00001-of-00002.safetensors/"), Status::shard, "are the same file"},
+      {"a dot at the end", mapping("model-00001-of-00002.safetensors/."), Status::shard, "are the same file"},
+      {"only names with dots", R"({"weight_map":{"a":"x/./y","b":"x/././y"}})", Status::shard,
+       "'x/./y' and 'x/././y' are the same file"},
+      {"only names with slashes", R"({"weight_map":{"a":"x//y","b":"x///y"}})", Status::shard,
+       "'x//y' and 'x///y' are the same file"},
+      {"many shards under two names", "{\"weight_map\":{" + twice + "}}", Status::shard,
+       "'s10' and './s10' are the same file"},
       {"a name of 70000 bytes", mapping(std::string(70000, 'a')), Status::open, "shard 'aaaa"},
       {"a name of 70000 folders", mapping(std::string(140000, '/').insert(0, "a")), Status::open, "shard 'a///"},
       {"a terminal's escapes in a name", mapping("\\u001b[2J\\n"), Status::shard, R"('\x1b[2J\x0a' is missing)"},

@@ -88,6 +88,8 @@ std::vector<Bad> bad_headers() {
        Status::schema, 373'750, "older layout: 100000 tensors, but not enough names"},
       {"older: a byte missing", "\0\1\x0b\1\1\0\4\1\1a\0"s, 3, Status::coverage, 22,
        "older layout: truncated download? the file has 22"},
+      {"older: ends in a name's number, where the current layout sees no UTF-8",
+       "\0\1\x0b\1\xfb\0\4\0\xfb\0\x10\1\3\x61\x62\x63"s, 4096, Status::schema, 24, "older layout"},
       {"gzip without a time", std::string("\0\3"s + std::string(0x88b1f - 2, '\xff')), 8, Status::format, 0, "gzip"},
   };
 }
@@ -220,6 +222,7 @@ TEST(Bintensors, WhereBothLayoutsMakeSenseTheOneThatLeavesOnlySpacesIsTaken) {
   const auto current = read(header + "x", 0);
   EXPECT_EQ(current->table.format, Format::bintensors);
   EXPECT_EQ(current->table.tensors.at(0).name(), "\4\3");
+  EXPECT_EQ(read("\0\1\1\2\0\4\0\0\1\1\0\0"s, 0)->table.format, Format::bintensors);  // both do
 }
 
 TEST(Bintensors, EmptyTensorsAtOnePlaceStandInTheOrderOfTheirNames) {
@@ -290,8 +293,9 @@ TEST(BintensorsWriting, WhatIsWrittenIsReadBack) {
   header.has_metadata = true;
   header.format = Format::bintensors;
   header.data_alignment = 4096;
+  header.reserve = 4096;
   const std::string bytes = serialize(header);
-  EXPECT_EQ(bytes.size() % 4096, 0u);
+  EXPECT_EQ(bytes.size(), 8192u);
   const auto file = read(bytes.substr(kLengthBytes), 8 + (std::uint64_t{1} << 33));
   ASSERT_EQ(file->table.tensors.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -341,6 +345,10 @@ TEST(BintensorsWriting, ADtypeThatTheFormatLacksIsRefusedByName) {
     }
   }
   EXPECT_EQ(refused, kDtypes.size() - 1 - bintensors::kDtypesByCode.size());  // without UNKNOWN
+}
+
+TEST(BintensorsWriting, TheDtypeOfTheHighestCodeComesFirst) {
+  EXPECT_LT(dtype_order(Format::bintensors, Dtype::F32), dtype_order(Format::bintensors, Dtype::U8));
 }
 
 TEST(BintensorsWriting, AlsoATensorCalledMetadataIsHeld) {

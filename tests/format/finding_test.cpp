@@ -70,6 +70,7 @@ const Case kCases[] = {
      "{" + u8("a", 0, 4) + "," + u8("a", 4, 8) + R"(,"__metadata__":{"k":"1","k":"2"}})",
      8,
      {"305", "305 a"}},
+    {"given_twice_in_another_order", "{" + u8("a", 4, 8) + "," + u8("a", 0, 4) + "}", 8, {"305 a"}},
     {"escapes_hide_no_name",
      R"({"\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
      0,
@@ -118,6 +119,8 @@ TEST(Diagnose, EndsAfterManyFindingsOfBintensors) {
   std::string header = "\0\xfb\x88\x13"s;  // 5000 tensors
   for (int i = 0; i < 5000; ++i) header += "\1a\1\1\0\0\0"s;
   EXPECT_EQ(diagnose(header, 0).size(), kMostFindings + 1);
+  header.pop_back();  // opening reports this first
+  EXPECT_EQ(diagnose(header, 0).size(), kMostFindings + 1);
 
   header = "\0\xfb\xf5\x01"s;  // 501 tensors, each except the first with wrong offsets and a wrong size
   for (int i = 0; i < 501; ++i)
@@ -153,6 +156,16 @@ TEST(Diagnose, EndsAfterManyFindings) {
   std::string header = "{";
   for (int i = 0; i < 5000; ++i) header += (i == 0 ? "" : ",") + entry(std::to_string(i), "");
   EXPECT_EQ(diagnose(header + "}", 0).size(), kMostFindings + 1);
+
+  header = "{";
+  for (std::size_t i = 0; i < kMostFindings; ++i) header += (i == 0 ? "" : ",") + formatted("\"{}\":1", i);
+  EXPECT_EQ(diagnose(header + "]", 0).size(), kMostFindings + 1);  // the last is that the text is not JSON
+}
+
+TEST(Diagnose, KeepsTheNameOfATensorOnce) {
+  const Findings found = diagnose(R"({"a":{}})", 0);
+  ASSERT_EQ(found.size(), 3U);
+  for (const Finding& finding : found) EXPECT_EQ(finding.tensor, found[0].tensor);
 }
 
 // "STATUS OFFSET TENSOR".

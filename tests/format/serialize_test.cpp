@@ -224,6 +224,13 @@ TEST(SpliceMetadata, changes_the_metadata_and_nothing_else) {
   const std::vector<MetadataPair> pairs{{"k", "v"}};
   const SpliceCase cases[] = {
       {"value of the same length", R"({"__metadata__":{"k":"w"},"t":{}})", R"({"__metadata__":{"k":"v"},"t":{}})"},
+      {"of the same length, room at the end", R"({"__metadata__":{"k":"w"},"t":{}}  )",
+       R"({"__metadata__":{"k":"v"},"t":{}}  )"},
+      {"room in front and at the end", R"(       {"__metadata__":{},"t":{}}  )",
+       R"({"__metadata__":{"k":"v"},"t":{}}  )"},
+      {"just enough room at the end, reserve", R"({"__metadata__":{},"t":{}}       )",
+       R"({"__metadata__":{"k":"v"},"t":{}})", 10},
+      {"no room, not the first", R"( {"t":{},"__metadata__":{}})", R"( {"t":{},"__metadata__":{"k":"v"}})"},
       {"shorter", R"({"__metadata__":{"k":"long"},"t":{}})", R"({"__metadata__":{"k":"v"}   ,"t":{}})"},
       {"room behind it", R"({"__metadata__":{}         ,"t":{}})", R"({"__metadata__":{"k":"v"}  ,"t":{}})"},
       {"not the first", R"({"t":{ "x" : [1, 2] }, "__metadata__" : {"k":"long"}, "u":{}})",
