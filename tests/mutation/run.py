@@ -3,8 +3,9 @@
 
 All mutants are built at once into one tree (mutate.py), so that trying one costs a run of tests and no compilation.
 Each test first runs twice without a mutant, a slow one once: it must pass, and a trace says which mutants it reaches.
-Each mutant then meets the tests that reach it until one fails: the quick ones first, those that reach the fewest mutants
-before the others (they look closest), then the slow ones. What no test reaches has survived.
+Each mutant then meets the tests that reach it until one fails: the quick ones first, those before the others that have
+killed most of this file, then those that reach the fewest mutants (they look closest), then the slow ones. What no test
+reaches has survived.
 A test that takes several times as long as without the mutant is ended. What failed must pass again without the mutant.
 Mutants may write to folders of their own only (confine.py), which needs root or a kernel with user namespaces.
 
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,8 +48,8 @@ GOOGLE_TESTS = {'unit': 'st_tests', 'cost': 'st_cost', 'devices': 'devices/st_de
 LONG = {'cli.readme_test', 'cli.conformance'}  # start compilers and hundreds of commands, and meet nothing more
 LEAST_PER_FILE = 3
 SAMPLE = 600
-QUICK_SECONDS = 0.3  # tests below this share a process, which runs for about a second at most
-SHARED_SECONDS = 1.0
+QUICK_SECONDS = 0.3  # tests below this share a process
+SHARED_SECONDS = (0.1, 0.4, 1.0)  # of the first process of a mutant, the second, and each that follows
 SLOW_SECONDS = 5.0  # these are traced once
 
 
@@ -238,26 +240,27 @@ def trace(found, count):
     return sorted(found, key=lambda t: t.seconds)
 
 
-def rounds(reaching):
+def rounds(reaching, kills):
     """(name, command, environment, folder, seconds) of each process: the quick ones together, the others alone."""
     for kind in GOOGLE_TESTS:
-        together, total = [], 0.0
-        quick = sorted((t for t in reaching if t.kind == kind and t.is_quick()), key=lambda t: t.width)
+        together, total, shared = [], 0.0, 0
+        quick = sorted((t for t in reaching if t.kind == kind and t.is_quick()), key=lambda t: (-kills[t.name], t.width))
         for i, test in enumerate(quick):
             together.append(test.name)
             total += test.seconds
-            if total > SHARED_SECONDS or i + 1 == len(quick):
+            if total > SHARED_SECONDS[min(shared, 2)] or i + 1 == len(quick):
                 command = [test.command[0], '--gtest_filter=' + ':'.join(together), '--gtest_fail_fast']
                 yield kind, command, test.environment, test.folder, total
-                together, total = [], 0.0
+                together, total, shared = [], 0.0, shared + 1
     for test in reaching:
         if not test.is_quick():
             yield f'{test.kind} {test.name}', test.command, test.environment, test.folder, test.seconds
 
 
-def killer(mutant, found, sure):
-    """The first test that notices, with what it says, or None. `sure`: what has passed again after it had failed."""
-    for name, command, environment, folder, seconds in rounds([t for t in found if t.reaches[mutant.number]]):
+def killer(mutant, found, sure, kills):
+    """The first test that notices, with what it says, or None. `sure`: what has passed again after it had failed.
+    `kills`: by the name of a test, how many mutants of this file it has killed."""
+    for name, command, environment, folder, seconds in rounds([t for t in found if t.reaches[mutant.number]], kills):
         active, limit = {**environment, 'ST_MUTANT': str(mutant.number)}, 5 + 5 * seconds
         wrong = run(command, active, folder, limit)
         if wrong is None:
@@ -269,6 +272,7 @@ def killer(mutant, found, sure):
                     say(f'mutants: {name} fails without a mutant, too')
                     continue
             sure.add((name, wrong))
+        kills[wrong.split()[0]] += 1  # a case of GoogleTest
         return f'{name}: {wrong}'
     return None
 
@@ -329,11 +333,11 @@ def try_all(finder, without, options):
     found = trace(tests(), len(finder.mutants))
     chosen = choose([m for m in finder.mutants if m.number not in without], options)
     say(f'mutants: trying {len(chosen)} with {len(found)} tests')
-    results, sure = [], set()
+    results, sure, kills = [], set(), {mutant.file: Counter() for mutant in chosen}
     listed = {} if options.equivalents else equivalents()
 
     def tried(mutant):
-        return None if mutant.key in listed else killer(mutant, found, sure)
+        return None if mutant.key in listed else killer(mutant, found, sure, kills[mutant.file])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for mutant, by in zip(chosen, pool.map(tried, chosen)):
             results.append((mutant, by))
