@@ -708,7 +708,7 @@ class Session {
   std::vector<std::shared_ptr<Bytes>> opened_;
 };
 
-// A writer takes the space of its file at once, and with a large alignment all that the disk has.
+// A writer allocates the space of its file at once. With a large alignment, that can be all of the disk.
 bool limit_files() {
   rlimit most{};
   getrlimit(RLIMIT_FSIZE, &most);

@@ -73,8 +73,7 @@ bool write_new_file(const char* path, const Shard& shard, const std::string& hea
   }
 }
 
-// The range [begin, end) in which two headers differ, which are never equal. Headers of different lengths count as
-// entirely different.
+// The range [begin, end) in which two unequal headers differ. Headers of different lengths count as entirely different.
 struct Difference {
   std::size_t begin = 0;
   std::size_t end = 0;

@@ -51,7 +51,7 @@ class GroupBlocks {
 
   // Returns the first block of this kind from `block` on, which must exist.
   std::uint64_t next(std::uint64_t block, Kind kind) const;
-  // Returns the blocks of one kind from `block` on, at most `most`, as a range of addresses. There must be as many.
+  // Returns the blocks of one kind from `block` on, at most `most`, as a range of addresses. At least `most` must exist.
   Range together(std::uint64_t block, std::uint64_t most) const;
   // Returns the addresses of a block, up to the end of its shard.
   Range range_of(std::uint64_t block) const;

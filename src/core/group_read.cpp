@@ -544,8 +544,8 @@ void GroupRead::deliver(const Round& round, std::uint64_t number) {
 void GroupRead::run(const std::function<Requests()>& make_requests) {
   greet(make_requests);
   find_blocks();
-  if (count_ == 0) return;  // no process wants anything
-  guarded([&] { allocate(); });
+  if (count_ == 0) return;                                   // no process wants anything
+  if (blocks_->shared() != 0) guarded([&] { allocate(); });  // other blocks need no buffers
   agree(0, false);
   for (std::uint64_t number = 0; number < steps_; ++number) step(number);
 }

@@ -307,7 +307,7 @@ void* Gpu::new_drivers_memory(std::size_t bytes) {
   return nullptr;
 }
 
-// Called only while the device is closed, when no other thread uses it.
+// Called only when the device is closed. No other thread uses it then.
 void Gpu::free_staging(void* memory) {
   const Current current(*this);
   if (std::erase(drivers_memory_, memory) != 0) {

@@ -28,7 +28,7 @@ std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
   std::byte* const buffer = reserve_buffer(bytes);
   if (pages == Pages::as_they_are_touched) return buffer;
   const auto pieces = static_cast<std::size_t>((bytes + kPieceBytes - 1) / kPieceBytes);
-  // Throws nothing, because the function that it calls does not.
+  // This cannot throw: the function does not, and std::function stores two references without an allocation.
   parallel_for(pieces, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {
     const std::uint64_t at = i * kPieceBytes;
     bring_pages(buffer + at, static_cast<std::size_t>(std::min(kPieceBytes, bytes - at)));

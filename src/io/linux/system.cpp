@@ -186,7 +186,7 @@ void take_pending_signal(int number) {
   sigemptyset(&wanted);
   sigaddset(&wanted, number);
   const timespec now{};
-  sigtimedwait(&wanted, nullptr, &now);  // without waiting, it is not interrupted
+  sigtimedwait(&wanted, nullptr, &now);  // does not wait, so it is not interrupted
 }
 
 // ---- reading -------------------------------------------------------------------------------------------------------

@@ -299,14 +299,14 @@ int set_deleted(HANDLE file, bool deleted) {
   return SetFileInformationByHandle(file, FileDispositionInfo, &info, sizeof info) != FALSE ? 0 : last_error();
 }
 
-// Removes what ended writers left, except both files of a pair without a target. Decides when it has the file open: its
-// writer lives no longer, and no other can rename it.
+// Removes the files that earlier writers left. Keeps both files of a pair if the target does not exist. Each file is
+// checked while it is open here: its writer has ended, and no process can rename it.
 void sweep_temp_files(const Place& target, std::wstring_view mark) {
   for (const std::wstring& digits : temp_files(target, mark)) {
     const Handle left = open_to_remove(temp_path(target, mark, digits), 0);
-    const bool removable = mark == kMark ? !file_exists(temp_path(target, kAsideMark, digits))
-                                         : GetFileAttributesW(target.path().c_str()) != INVALID_FILE_ATTRIBUTES;
-    if (left && removable) set_deleted(left.get(), true);
+    const bool paired = mark == kAsideMark || file_exists(temp_path(target, kAsideMark, digits));
+    const bool replaced = GetFileAttributesW(target.path().c_str()) != INVALID_FILE_ATTRIBUTES;
+    if (left && (replaced || !paired)) set_deleted(left.get(), true);
   }
 }
 

@@ -271,6 +271,11 @@ static void an_old_file_that_was_renamed_aside_comes_back(void) {
   st_free(reader);
 
   CHECK(save(kAside, 1, 0, NULL) == ST_OK && count_litter() == 1);
+  test_save(kNew, "x", 1);
+  reader = opened(kAside, ST_IO_READ);
+  begin("model"); /* it exists, so the old file must not come back if it is deleted later */
+  CHECK(there_is(kAside) && !there_is(kNew));
+  st_free(reader);
   CHECK(save("model", 2, 0, NULL) == ST_OK && count_litter() == 0 && holds("model", 2));
 
   CHECK(save(kAside, 1, 0, NULL) == ST_OK && DeleteFileA("model")); /* a completed save may leave it too */
