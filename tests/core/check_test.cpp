@@ -211,7 +211,7 @@ TEST_F(CheckModel, ReportsAtMostAThousandErrorsOfAnIndex) {
   EXPECT_EQ(report.back().fault.message, "more than 1000 findings; the rest is omitted");
 }
 
-// Then only the first error is still reported.
+// After 1,000 notes, only the first error is added.
 TEST_F(CheckModel, ReportsAnErrorAfterAThousandNotes) {
   std::string tensors;
   std::size_t at = 0;

@@ -439,7 +439,7 @@ TEST_F(DeviceTest, BytesOfSeveralDestinationsShareASlot) {
   EXPECT_EQ(device.batches(), 1U);
 }
 
-// Between two of them it is read, but not between two slots.
+// The reader reads a gap inside a slot, and skips a gap between two slots.
 TEST_F(DeviceTest, AGapIsReadOnlyInsideASlot) {
   LateDevice device(Device::kSlotAlignment, 2);
   Plan plan(*models_.on_disk);
@@ -697,7 +697,7 @@ TEST_F(DeviceTest, ACancelEndsThePlanThatWaitsForASlot) {
   }
 }
 
-// In the middle of a batch.
+// The cancel comes in the middle of a batch.
 TEST_F(DeviceTest, NothingIsReadOrCopiedAfterACancel) {
   struct Context {
     const std::string& bytes;

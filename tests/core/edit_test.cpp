@@ -154,7 +154,7 @@ TEST_F(EditTest, keeps_the_alignment_of_the_data) {
   EXPECT_EQ(file->shard(0).table.data_begin % 4096, 0U);
   expect_tensors();
 
-  // But no more than 1 MiB, whatever power of two the position is.
+  // The alignment is at most 1 MiB, even if the position is a multiple of 2 MiB.
   options.data_alignment = options.header_reserve = 1 << 20;
   make(options);
   ASSERT_EQ(Checkpoint::open(path.c_str(), {})->shard(0).table.data_begin, 2U << 20);

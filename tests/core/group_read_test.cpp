@@ -436,7 +436,7 @@ void repeated(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices
 void first_only(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices) {
   if (rank == 0) replicated(rank, size, slices);
 }
-// The others want a byte of a block.
+// Process 0 wants all of the tensor, the others one byte of one block.
 void one_byte(std::uint32_t rank, std::uint32_t /*size*/, std::vector<Slice>& slices) {
   slices.push_back({"cube", {}, {}, {}});
   if (rank != 0) slices.back() = {"cube", {8, 30, 100}, {9, 31, 101}, {1, 1, 1}};
@@ -465,7 +465,7 @@ class Launch {
 
   Process& process(std::uint32_t rank) { return *processes_[rank]; }
 
-  // Process 0 has the least memory to exchange bytes, which counts. Returns how many operations the group called.
+  // Process 0 has the least memory for exchanges, and the group uses that much. Returns the number of operations.
   std::size_t run(const ReadOptions& options, std::uint64_t exchange_bytes = 1, std::size_t failing = SIZE_MAX,
                   Team::Spoil spoil = nullptr) {
     Team team(size_);
@@ -729,7 +729,7 @@ TEST(GroupRead, ACancelAfterTheLastByteIsTooLate) {
   }
 }
 
-// Also that of a process that wants nothing, while others have several steps to go.
+// A process that wants nothing can cancel too, while others still have several steps.
 TEST(GroupRead, ACancelBeforeTheRunEndsIt) {
   const Files files = model(8);
   for (const Kind kind : {&replicated, &some_empty}) {
@@ -852,7 +852,7 @@ TEST(GroupRead, RejectsAnImpossibleNumberOfRounds) {
     EXPECT_EQ(run.process(rank).message(), "the group's allreduce delivered 1000 as a number of rounds");
 }
 
-// Bytes at the shortest distance that makes each a range, from the first byte of a block on.
+// The bytes have the shortest distance at which each one is a range. The first is the first byte of a block.
 TEST(GroupRead, ExchangesTheLongestLists) {
   Files files;
   files["m.safetensors.index.json"] = R"({"metadata":{},"weight_map":{"long":"m0.safetensors"}})";
@@ -876,7 +876,7 @@ TEST(GroupRead, ExchangesTheLongestLists) {
   }
 }
 
-// More requests than are read at a time, for one block of one process or of both.
+// One block has more requests than one read takes, of one process or of both.
 TEST(GroupRead, ReadsManyRequests) {
   const Files files = model(21);
   for (const Kind kind : {+[](std::uint32_t rank, std::uint32_t /*size*/, std::vector<Slice>&slices) {
@@ -934,8 +934,8 @@ TEST(GroupRead, UsesFewOperations) {
   }
 }
 
-// For each block that a process reads in a round, it has buffers for 3 and one for each process. For each block that any
-// process reads, it has 2.
+// A process has 3 + N buffers of a block for each block that it reads in a round of N processes, and 2 for each block
+// that any process reads.
 TEST(GroupRead, UsesTheMemoryItMay) {
   const Files files = model(12);
   const struct {
@@ -1050,7 +1050,7 @@ TEST(GroupBlocks, AreManyForEachProcess) {
     EXPECT_EQ(block_bytes_for(*zeros(file), most, processes), bytes) << file << ", " << most << ", " << processes;
 }
 
-// The first shard is short.
+// The first shard is shorter than a block.
 TEST(GroupBlocks, AreThoseOfAllShards) {
   Files files;
   files["m0"] = format::file_front(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})") + std::string(8, '\0');
@@ -1076,7 +1076,7 @@ TEST(GroupBlocks, KnowTheTensorAtAnAddress) {
   }
 }
 
-// Runs of one byte in every third block or so, and many in one block.
+// Some slices have a run of one byte in about every third block, others many runs in one block.
 TEST(GroupBlocks, WantOnlyTheRunsOfASlice) {
   const CheckpointPtr file = zeros(kMiB);
   const Tensor& tensor = *file->tensor("zeros");

@@ -676,7 +676,7 @@ TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
   read_slice(wide, format::slice(wide, nullptr, nullptr, nullptr), all.data(), all.size());
   EXPECT_EQ(given.reads, 1U);
 
-  // A plan reads it together with its neighbour.
+  // A plan reads this slice together with the next one.
   const std::int64_t middle[] = {15, 0};
   const std::int64_t middle_end[] = {15, 16};
   Plan plan(*file);

@@ -31,7 +31,7 @@ TEST(SortByPosition, SortsByFileAndThenByPlace) {
   EXPECT_EQ(positions, (std::vector<Position>{{0, 3}, {0, 5}, {0, 7}, {1, 3}, {1, 5}, {1, 7}, {2, 3}, {2, 5}, {2, 7}}));
 }
 
-// They are neither lost nor doubled.
+// No request is lost or repeated.
 TEST(SortByPosition, SortsManyOfOnePlace) {
   std::vector<ReadRequest> requests;
   for (std::size_t entry = 0; entry < 1000; ++entry) requests.push_back({0, entry % 2, 1, nullptr, entry});

@@ -201,7 +201,7 @@ TEST(ReadScheduler, HoldNeighboursUpToAGap) {
   std::vector<std::size_t> sizes;
   for (const ReadBatch& batch : batches_of(many, readers, {})) sizes.push_back(batch.ranges.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));
-  // Nor does a batch go on behind a multiple of its size.
+  // A batch also ends at a multiple of its size.
   const std::vector<ReadRequest> two{{0, 0, kMiB, &place, 0, nullptr}, {0, kMiB, kMiB, &place, 1, nullptr}};
   for (const ReadBatch& batch : batches_of(two, readers, {1, kMiB, 0})) EXPECT_EQ(batch.ranges.size(), 1U);
 }
@@ -420,7 +420,7 @@ TEST(ReadScheduler, RunsAreCopiedFromTheMemoryOfTheirOwnSource) {
   EXPECT_GE(copied, 8U) << "a progress callback and a cancel wait for each";
 }
 
-// Counts what it is asked. Its memory is not to be used, because its path is not cached.
+// Records the ranges it is asked about. It says that they are not cached, so its memory must not be used.
 class AskedReader final : public io::SourceReader {
  public:
   using Asked = std::vector<std::pair<std::uint64_t, std::uint64_t>>;

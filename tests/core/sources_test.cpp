@@ -313,7 +313,7 @@ TEST(Folders, AnIndexOfOneShardStartsNoThread) {
   EXPECT_EQ(bytes_of(*file, "a"), "first");
 }
 
-// Each opener waits until as many as are expected have come, and then a little for one more.
+// Each thread that opens a file waits until the expected number of threads is here, then a little longer for one more.
 class MeetingFolder final : public RemoteFolder {
  public:
   MeetingFolder(const std::map<std::string, std::string>& objects, Requests& requests, unsigned stated, unsigned wanted)
@@ -528,7 +528,7 @@ TEST(Sources, AreReadByNoMoreThreadsThanRequestsIfTheyStateTheirParallelism) {
   EXPECT_EQ(threads, 16U);
 }
 
-// Whether its bytes are cached is asked once, about all that is wanted.
+// The plan must ask once whether the bytes are cached, and about all requested bytes.
 class CachedReader final : public io::SourceReader {
  public:
   CachedReader(const io::Source& source, bool cached) : SourceReader(source), cached_(cached) {}

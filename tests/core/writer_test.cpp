@@ -343,7 +343,7 @@ TEST_F(WriterTest, refuses_more_bytes_than_a_file_can_hold) {
   }
 }
 
-// Not when its bytes are copied.
+// It fails before any byte is copied.
 TEST_F(WriterTest, a_copy_over_the_limit_of_size_fails_at_once) {
   const std::string data(1000, 'x');
   const std::array<std::uint64_t, 1> shape{data.size()};
@@ -435,7 +435,7 @@ TEST_F(WriterTest, says_which_bytes_are_missing) {
   EXPECT_EQ(data, "0123456789");
 }
 
-// Also one whose position in the file happens to be large: some of these ends and begins add up to the tensor's length.
+// The position of a part must not count as its length: for some of these parts, begin plus end is the tensor's length.
 TEST_F(WriterTest, a_part_of_any_length_is_not_the_whole) {
   const std::array<std::uint64_t, 1> thousand{1000};
   const std::string data(1000, 'x');

@@ -456,11 +456,11 @@ bool may_use_node_0() {
 #endif
 }
 
-// The fake GPU of CUDA is near node 0. HIP does not tell, and a context of the caller may be on any GPU.
+// The fake GPU of CUDA is near node 0. HIP does not report a node, and a context of the caller may be on any GPU.
 TEST_P(DevicePlans, StagingMemoryIsOnTheNodeOfTheGpu) {
   if (ST_LINUX_IO == 0 || !driver.is_fake()) GTEST_SKIP() << "no nodes in this build, or a GPU near any node";
   if (access("/sys/devices/system/node/node0", F_OK) != 0 || !may_use_node_0()) GTEST_SKIP() << "no node 0";
-  if (policy_of(&driver) != kDefault) GTEST_SKIP() << "the system does not tell, or has another policy";
+  if (policy_of(&driver) != kDefault) GTEST_SKIP() << "the system does not report memory policies or has another one";
   const Model model({100'000});
   const bool is_cuda = driver.name() == "CUDA";
   for (void* const context : {static_cast<void*>(nullptr), is_cuda ? driver.new_context(0) : nullptr}) {

@@ -232,7 +232,7 @@ TEST_P(AtomicFileTest, a_new_file_gets_no_name_after_a_last_look_that_fails) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-// It is a private file's successor from the moment when others can open it.
+// No other user may read the new file before it has the rights of the private file that it replaces.
 TEST_P(AtomicFileTest, a_new_file_has_the_rights_of_one_that_appeared_before_it_has_a_name) {
   static fs::path here;
   static int readable;
@@ -590,7 +590,7 @@ TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   }
 }
 
-// However large it is.
+// The memory does not depend on the size of the file.
 TEST_P(AtomicFileTest, a_copy_by_hand_takes_little_memory) {
   const Callbacks refusing{[](void*, std::uint64_t, void*, std::size_t) { return 1; }};
   constexpr std::uint64_t kSize = std::uint64_t{1} << 50;
@@ -630,7 +630,7 @@ TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
 }
 
 TEST_P(AtomicFileTest, the_space_that_is_taken_is_the_new_files) {
-  if (!has_linux_io()) GTEST_SKIP() << "no space is taken beforehand in this build";
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not allocate space in advance";
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   faults::Plan recording;
   recording.record_changes = true;
@@ -640,7 +640,7 @@ TEST_P(AtomicFileTest, the_space_that_is_taken_is_the_new_files) {
   faults::disarm();
   file.commit();
   const Descriptor made(open(path().c_str(), O_RDWR | O_CLOEXEC));
-  if (fallocate(made.get(), 0, 0, 1) != 0) GTEST_SKIP() << "none can be taken in " << folder;
+  if (fallocate(made.get(), 0, 0, 1) != 0) GTEST_SKIP() << "this filesystem cannot allocate space in advance";
   struct stat status {};
   ASSERT_EQ(stat(path().c_str(), &status), 0);
   ASSERT_EQ(changes.size(), 1U);
@@ -683,7 +683,7 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_is_removed) {
   EXPECT_EQ(names(), (Names{".x.st-new-", ".x.st-new-notes", ".xy.st-new-0123456789abcdef", "x"}));
 }
 
-// One without a name needs no look through its folder, which may be large.
+// A nameless file does not need a search of its directory, which may be large.
 TEST_P(AtomicFileTest, litter_is_removed_where_a_new_file_has_a_name_at_once) {
   put(path(".x.st-new-0"), "litter");
   const AtomicFile file = AtomicFile::create(path().c_str(), {});
@@ -1078,7 +1078,7 @@ TEST_P(AtomicFileTest, a_synced_save_to_a_descriptor_syncs_its_file) {
   EXPECT_EQ(faults::changes()[0].inode, status.st_ino);
 }
 
-// It is the lock of whoever opened the file.
+// The lock belongs to the caller, who opened the file.
 TEST_P(AtomicFileTest, a_save_to_a_descriptor_that_is_given_up_leaves_its_lock) {
   put(path(), "");
   const Descriptor file(open(path().c_str(), O_WRONLY | O_CLOEXEC));

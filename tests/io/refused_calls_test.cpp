@@ -113,7 +113,7 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
   munmap(gone, 4096);
 }
 
-// Such a pipe could wait for ever.
+// A blocking pipe could wait for ever.
 TEST_F(RefusedCallsTest, mapped_pages_are_not_copied_through_a_pipe_that_stays_blocking) {
   std::vector<long> calls{SYS_process_vm_readv, SYS_fcntl};
 #if defined(SYS_fcntl64)
@@ -180,6 +180,13 @@ TEST_F(RefusedCallsTest, a_refused_link_is_no_error_of_the_disk) {
   }
 }
 
+void refuse_nameless_files() {
+  faults::Plan kernel;
+  kernel.no_nameless_files = true;
+  kernel.only_refusals = true;
+  faults::arm(kernel);
+}
+
 // Then a second link gives the file its name, and the first link is removed.
 TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_renameat2) {
   for (const int error : {EINVAL, ENOSYS, EPERM}) {
@@ -187,10 +194,7 @@ TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_ren
       SCOPED_TRACE(error);
       fs::remove(path());
       const int result = in_child([&] {
-        faults::Plan kernel;
-        kernel.no_nameless_files = true;
-        kernel.only_refusals = true;
-        faults::arm(kernel);
+        refuse_nameless_files();
         if (!refuse({SYS_renameat2}, error)) return 255;
         AtomicFile file = AtomicFile::create(path().c_str(), {false, false});
         file.write_at(0, "new", 3);
@@ -207,10 +211,7 @@ TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_ren
 
 TEST_F(RefusedCallsTest, a_file_with_a_name_is_written_where_there_are_no_locks) {
   const int result = in_child([&] {
-    faults::Plan kernel;
-    kernel.no_nameless_files = true;
-    kernel.only_refusals = true;
-    faults::arm(kernel);
+    refuse_nameless_files();
     if (!refuse({SYS_flock}, ENOLCK)) return 255;
     return error_of([&] { write(path(), "new"); }).os_error;
   });
@@ -251,7 +252,7 @@ TEST_F(RefusedCallsTest, only_a_synced_save_syncs) {
   }
 }
 
-// The mode of the old file, and a descriptor whose closing tells of errors.
+// A save ends with setting the mode and with closing a duplicate that reports errors.
 TEST_F(RefusedCallsTest, what_ends_a_save_is_tried_at_its_beginning) {
   std::vector<long> duplicating{SYS_fcntl};
 #if defined(SYS_fcntl64)
@@ -428,7 +429,7 @@ TEST_F(RefusedCallsTest, an_interrupted_open_is_tried_again) {
 }
 
 TEST_F(RefusedCallsTest, space_is_not_asked_for_without_end) {
-  if (!has_linux_io()) GTEST_SKIP() << "no space is taken beforehand in this build";
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not allocate space in advance";
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   faults::Plan kernel;
   kernel.interruptions = 1000;
@@ -440,7 +441,7 @@ TEST_F(RefusedCallsTest, space_is_not_asked_for_without_end) {
 
 // An interruption is not a result: the disk's result follows.
 TEST_F(RefusedCallsTest, a_full_disk_is_known_though_the_question_was_interrupted) {
-  if (!has_linux_io()) GTEST_SKIP() << "no space is taken beforehand in this build";
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not allocate space in advance";
   const AtomicFile file = AtomicFile::create(path().c_str(), {});
   for (const int error : {ENOSPC, EDQUOT, EFBIG, EIO, EPERM, EOPNOTSUPP, ENOSYS}) {
     for (const std::size_t interruptions : {0U, 1U, 9U}) {
@@ -500,7 +501,7 @@ TEST_F(RefusedCallsTest, a_save_without_memory_or_a_descriptor_for_its_lock_fail
   }
 }
 
-// Where one file only may be replaced, no other save or edit may come between the last look at it and the rename.
+// A save that may replace only one file needs the lock between its last check and the rename.
 TEST_F(RefusedCallsTest, only_a_save_over_one_file_fails_without_a_lock) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   for (const bool only_unchanged : {false, true}) {
@@ -515,7 +516,7 @@ TEST_F(RefusedCallsTest, only_a_save_over_one_file_fails_without_a_lock) {
   }
 }
 
-// Not that it cannot be locked.
+// The message must not be that the file cannot be locked.
 TEST_F(RefusedCallsTest, a_save_over_one_file_says_that_a_read_only_file_took_its_place) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   const int status = as_user(12345, 12345, [&] {
@@ -574,7 +575,7 @@ TEST_F(RefusedCallsTest, an_edit_in_place_without_a_free_descriptor_changes_noth
   EXPECT_EQ(contents(path()), "old");
 }
 
-// In a directory that may not be listed, the file alone is synced. Any other error is told.
+// Without permission to list the directory, only the file is synced. Any other error is reported.
 TEST_F(RefusedCallsTest, a_sync_after_an_edit_is_of_the_file_and_its_directory) {
   put(path(), "x");
   errno = ELOOP;  // of an earlier call
@@ -737,7 +738,7 @@ TEST_F(RefusedCallsTest, a_link_of_somebody_else_in_a_sticky_folder_is_not_follo
       EXPECT_EQ(contents(path(to)), followed ? "new" : to == "secret" ? "old" : "");
     }
   }
-  // It may be followed where the kernel follows it, but not be replaced where no file may be.
+  // A save follows this link where the kernel does, but does not replace it where the directory forbids that.
   ASSERT_EQ(lchown(path("tmp/x").c_str(), 12345, 12345) | chmod(path("tmp").c_str(), 01770), 0);
   const auto replacing = [&] { AtomicFile::create(path("tmp/x").c_str(), {.replace_link = true}); };
   EXPECT_EQ(error_of(replacing).os_error, EACCES);
@@ -827,7 +828,7 @@ TEST_F(RefusedCallsTest, a_user_writes_to_files_of_his_own_in_a_sticky_folder) {
     return edit != 0 ? edit : error_of([&] { write(path(), "new"); }).os_error;
   };
   EXPECT_EQ(as_user(12345, 12345, both), 0);
-  // A new file may be made there, whoever the directory belongs to.
+  // The owner of the directory does not matter for a new file.
   ASSERT_EQ(chown(folder.c_str(), 12346, 12346), 0);
   EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { write(path("new"), "new"); }).os_error; }), 0);
   // The effective user matters, not the real one.
@@ -893,7 +894,7 @@ TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_meanwhile_i
   }
 }
 
-// Before any look of the save at its target.
+// The other user acts before each of the queries with which the save examines its target.
 TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_at_any_moment_is_not_replaced) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
@@ -992,7 +993,7 @@ TEST_F(RefusedCallsTest, root_may_not_rename_the_files_of_others_without_the_rig
   EXPECT_EQ(result, 0);
 }
 
-// As in a container whose /proc is another's.
+// A container may have the /proc of another one.
 TEST_F(RefusedCallsTest, a_file_is_not_linked_or_reopened_by_a_proc_that_shows_other_files) {
   if (!has_linux_io()) GTEST_SKIP() << "no nameless files in this build";
   for (const char* const name : {"proc", "proc/thread-self", "proc/thread-self/fd"}) fs::create_directory(path(name));

@@ -111,7 +111,7 @@ TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
   EXPECT_EQ(set_byte_lock(two.get(), LockedByte::data, ByteLock::exclusive), 0);
 }
 
-// At each attempt, another process has replaced the file that was opened.
+// At each attempt, another process replaces the opened file.
 TEST_F(StateTest, a_name_that_leads_to_another_file_each_time_is_not_locked) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "x");
@@ -220,7 +220,7 @@ TEST_F(StateTest, a_save_waits_two_seconds_for_a_lease_and_goes_ahead) {
   EXPECT_FALSE(old);  // so the holder has its lease still
 }
 
-// Whether the file may be written to is then known only by opening it, which the holder of the lease puts off.
+// Only opening shows then whether the file is writable, and the holder of the lease delays opening.
 TEST_F(StateTest, a_sandbox_does_not_stop_a_file_under_a_lease_from_being_replaced) {
   put(path(), "old");
   const LeaseHolder holder(path(), F_WRLCK, Giving::nothing);
@@ -334,7 +334,7 @@ TEST_F(StateTest, an_edit_opens_the_file_that_has_the_name_at_last) {
   EXPECT_GT(looks, 2U);
 }
 
-// What cannot be asked for is copied.
+// If the system cannot report holes, all bytes are copied.
 TEST_F(StateTest, a_failed_look_for_bytes_finds_no_hole) {
   put(path(), "bytes");
   const Descriptor file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
@@ -350,7 +350,7 @@ TEST_F(StateTest, a_failed_look_for_bytes_finds_no_hole) {
   EXPECT_EQ(begin, 1);
 }
 
-// Then it is copied by hand.
+// The caller then copies the bytes itself.
 TEST_F(StateTest, a_copy_that_is_always_interrupted_is_given_up) {
   put(path(), "x");
   const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));

@@ -296,7 +296,7 @@ TEST_F(FolderTest, an_append_only_file_is_refused_before_a_byte_is_written) {
   const auto set_flags = [&](int flags) { return ioctl(file.get(), FS_IOC_SETFLAGS, &flags) == 0; };
   int flags = 0;
   const bool can = has_linux_io() && ioctl(file.get(), FS_IOC_GETFLAGS, &flags) == 0;
-  if (!can || !set_flags(flags | FS_APPEND_FL)) GTEST_SKIP() << "no append-only files here";
+  if (!can || !set_flags(flags | FS_APPEND_FL)) GTEST_SKIP() << "this filesystem or user cannot make files append-only";
   const Error error = error_of([&] { AtomicFile::create(path().c_str(), {}); });
   ASSERT_TRUE(set_flags(flags));
   EXPECT_EQ(error.status, Status::open);

@@ -93,7 +93,8 @@ TEST(Buffer, IsGivenBackToTheSystem) {
 }
 
 TEST(Memory, IsGivenBackToTheSystem) {
-  if (!has_linux_io() || kUnderSanitizer) GTEST_SKIP() << "it is not aligned to pages, or kept for a while";
+  if (!has_linux_io() || kUnderSanitizer)
+    GTEST_SKIP() << "memory is not aligned to pages in this build, or the sanitizer keeps it";
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* const memory = allocate(kBytes, 1);
   std::vector<unsigned char> there(kBytes / page);
@@ -232,7 +233,7 @@ TEST(Numa, ANodeIsPreferredIfTheMachineHasIt) {
   for (const int node : {-1, 1023, 1024, 0}) {
     void* const memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
-    if (policy_of(memory) != kDefault) GTEST_SKIP() << "the system does not tell, or has another policy";
+    if (policy_of(memory) != kDefault) GTEST_SKIP() << "the system does not report memory policies or has another one";
     prefer_node(static_cast<std::byte*>(memory), page, node);
     EXPECT_EQ(policy_of(memory), node == 0 ? kPreferred : kDefault) << node;
     munmap(memory, page);

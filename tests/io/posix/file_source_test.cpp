@@ -505,7 +505,7 @@ TEST(RegularFile, AnInterruptedReadIsTriedAgain) {
 }
 
 TEST(RegularFile, WhyItCannotBeReopenedIsTold) {
-  if (!has_linux_io()) GTEST_SKIP() << "a file without a path is not reopened in this build";
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not reopen files by descriptor";
   const TestFolder folder;
   const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());
   RegularFile copy = RegularFile::duplicate(file.descriptor());
@@ -787,7 +787,7 @@ TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
   }
 }
 
-// Nor what lies behind the last byte that is needed, which the file may not have.
+// The bytes behind the last requested one are not read either: the file may end there.
 TEST_F(FileReaderTest, what_lies_between_two_reads_goes_nowhere) {
   put(path(), "0123456789");
   const FileSource bytes(RegularFile::open(path().c_str()), 1, 9);
@@ -817,7 +817,7 @@ TEST_F(FileReaderTest, a_part_of_a_file_is_read_without_a_descriptor_of_its_own)
   EXPECT_EQ(got, "678");
 }
 
-// Neither what is cached can be asked then, nor the file be read directly.
+// Without another descriptor, the reader cannot query the page cache or read directly.
 TEST_F(FileReaderTest, a_file_that_cannot_be_opened_again_is_read_through_the_cache) {
   const FileSource bytes = source(true);
   read_faults::arm({"open", 0, SIZE_MAX, EMFILE});

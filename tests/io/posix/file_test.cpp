@@ -155,7 +155,7 @@ TEST_F(KeptDescriptorTest, what_the_host_makes_a_standard_stream_meanwhile_stays
   EXPECT_EQ(result, 0);
 }
 
-// Between the question which numbers are free and the occupation of one.
+// The host opens its file after the check for free numbers, before the library occupies one.
 TEST_F(KeptDescriptorTest, what_is_opened_to_occupy_a_stream_that_the_host_just_took_is_closed) {
   const int result = in_child([&] {
     hosts_file = fcntl(::open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);

@@ -378,7 +378,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
   EXPECT_FALSE(access->attributes.lists_known);
 }
 
-// In a user namespace it is the number of everybody who has none there.
+// In a user namespace, this number also stands for every user without a number there.
 TEST_F(AccessTest, nobody_stays_the_owner_where_that_is_a_user) {
   struct stat status {};
   constexpr ino_t kFirstNamespace = 0xEFFFFFFD;
@@ -399,7 +399,7 @@ TEST_F(AccessTest, a_file_that_cannot_be_looked_at_is_not_taken_for_an_absent_on
   EXPECT_EQ(error.os_error, EIO);
 }
 
-// Otherwise its users would get in when the group's rights are given back.
+// The users in that list would gain access when the group's rights are restored.
 TEST_F(AccessTest, a_file_keeps_no_list_of_its_folder_if_the_old_files_is_unknown) {
   if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
   const std::string wide = list_of({{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}});
@@ -498,7 +498,7 @@ TEST_F(AttributesTest, are_found_where_proc_is_not_mounted) {
   EXPECT_EQ(found, 1);
 }
 
-// As in a container whose /proc is another's.
+// A container may have the /proc of another one.
 TEST_F(AttributesTest, are_those_of_the_file_itself_where_proc_shows_others) {
   const std::string shown = path(formatted("proc/thread-self/fd/{}", inside_.get()));
   fs::create_directories(shown);
