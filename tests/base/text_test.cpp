@@ -102,7 +102,7 @@ TEST(IndexName, EndsWithIndexAndJsonAndMayHaveAVariantBetween) {
   for (const std::string_view name : {"m.index.json", "m.index.fp16.json", "a/m.index.json", ".index.json"}) {
     EXPECT_TRUE(is_index_name(name)) << name;
   }
-  const std::string_view cut = std::string_view(".index.json").substr(2);
+  const std::string_view cut = std::string_view(".index.json").substr(2);  // the bytes in front do not count
   for (const std::string_view name : std::initializer_list<std::string_view>{
            "m.json", "index.json", "m.index.gguf", "m.index.a.b.json", "a.index.d/m.json", "m.index.json/m", "", cut}) {
     EXPECT_FALSE(is_index_name(name)) << name;

@@ -8,6 +8,7 @@
 #include "folder.h"
 
 static int calls, file_calls, last_advice;
+static off_t last_offset;
 
 /* These replace the C library's functions, for libsafetensors too. Both have the same constants. */
 int madvise(void *address, size_t length, int advice) {
@@ -20,9 +21,9 @@ int posix_madvise(void *address, size_t length, int advice) { return madvise(add
 
 int posix_fadvise(int descriptor, off_t offset, off_t length, int advice) {
   (void)descriptor;
-  (void)offset;
   (void)length;
   ++file_calls;
+  last_offset = offset;
   last_advice = advice;
   return 0;
 }
@@ -49,6 +50,7 @@ static void of_files_that_are_not_mapped(void) {
     both[1] = st_get_tensor_at(file, 1);
     advise(both, ST_ADVICE_DONT_NEED);
     CHECK(file_calls == kCases[i].calls && (file_calls == 0 || last_advice == POSIX_FADV_DONTNEED));
+    CHECK(file_calls == 0 || last_offset == (off_t)st_tensor_offset(both[1]));
     st_free(file);
   }
 }

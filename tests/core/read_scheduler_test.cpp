@@ -469,7 +469,7 @@ TEST(ReadScheduler, ThePathIsAskedOncePerBlockOf16MiB) {
   EXPECT_EQ(reader(0).closed, 0);
 }
 
-TEST(ReadScheduler, AFileIsDoneWithWhenItsLastBatchIs) {
+TEST(ReadScheduler, AFileIsRetiredAfterItsLastBatch) {
   const SourcePtr source = callbacks(UINT64_MAX);
   Readers readers;
   for (int i = 0; i < 2; ++i) readers.push_back(std::make_unique<AskedReader>(*source));

@@ -341,7 +341,7 @@ class MeetingFolder final : public RemoteFolder {
   mutable unsigned now_ = 0;
 };
 
-TEST(Folders, AsManyThreadsOpenShardsAsTheCallerOrElseTheFolderWants) {
+TEST(Folders, UsesTheThreadCountOfTheCallerOrElseOfTheFolder) {
   constexpr unsigned kMany = 8;
   std::map<std::string, std::string> objects;
   for (unsigned i = 1; i <= kMany; ++i) {

@@ -355,11 +355,11 @@ TEST_F(WriterTest, a_copy_over_the_limit_of_size_fails_at_once) {
   Writer writer;
   writer.add("a", *file->tensor("a"));
   rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit shorter{500, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &shorter);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &shorter), 0);
   const Error error = error_of([&] { writer.begin(path().c_str(), {}); });
-  setrlimit(RLIMIT_FSIZE, &before);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(error.os_error, EFBIG) << error.message;
 }
 

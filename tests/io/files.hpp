@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 
@@ -75,6 +77,12 @@ int in_child(auto&& body) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+// Root of a user namespace without other users may not.
+inline bool may_give_files_away() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  return geteuid() == 0 && file != nullptr && fchown(fileno(file.get()), 12345, 12345) == 0;
 }
 
 // As a user without rights of root.

@@ -36,6 +36,15 @@ inline bool refuse(const std::vector<long>& calls, int error) {
   return answer_calls(calls, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error));
 }
 
+inline std::vector<long> fcntl_calls() {
+  return {
+    SYS_fcntl,
+#if defined(SYS_fcntl64)
+        SYS_fcntl64,
+#endif
+  };
+}
+
 // The same for locks of open files alone: fcntl() does more, and other calls need that.
 inline bool refuse_file_locks(int error) {
   constexpr auto kCommand = static_cast<std::uint32_t>(offsetof(seccomp_data, args) + sizeof(std::uint64_t) +

@@ -151,7 +151,7 @@ TEST_F(FuseTest, what_the_server_overwrites_is_noticed_at_once) {
     RegularFile file = RegularFile::open(at().c_str());
     if (!kept) file.release_descriptor(false);
     EXPECT_EQ(file.overwritten(), Overwritten::no);
-    put(real() / "x", "new bytes");
+    put(real() / "x", kept ? "newer bytes" : "still newer bytes");  // longer: the times may not differ yet
     EXPECT_EQ(file.overwritten(), Overwritten::yes) << kept;
     file.release_descriptor(false);
     EXPECT_EQ(file.overwritten(), Overwritten::yes) << kept;
@@ -161,7 +161,7 @@ TEST_F(FuseTest, what_the_server_overwrites_is_noticed_at_once) {
 TEST_F(FuseTest, a_save_over_one_file_notices_what_the_server_overwrites) {
   put(real() / "x", "old bytes");
   AtomicFile file = AtomicFile::create(at().c_str(), {.only_unchanged = true});
-  put(real() / "x", "new bytes");
+  put(real() / "x", "newer bytes");  // longer: the times may not differ yet
   EXPECT_EQ(error_of([&] { file.commit(); }).status, Status::state);
 }
 

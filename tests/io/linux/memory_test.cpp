@@ -70,7 +70,7 @@ TEST(Buffer, OfMoreThanTheMachineHasIsRefusedBeforeTheKernelIsAsked) {
   EXPECT_NE(error.message.find("exceeds"), std::string::npos) << error.message;
 }
 
-TEST(Buffer, IsHadWhereTheSystemDoesNotTellHowMuchMemoryItHas) {
+TEST(Buffer, IsAllocatedIfTheSystemDoesNotReportItsMemory) {
   const int result = in_child([] {
     if (!refuse({SYS_sysinfo}, EPERM)) return 255;
     return static_cast<int>(error_of([] { free_buffer(new_buffer(1, Pages::as_they_are_touched, 1)); }).status);

@@ -504,7 +504,7 @@ TEST(RegularFile, AnInterruptedReadIsTriedAgain) {
   EXPECT_EQ(error->status, Status::truncated);
 }
 
-TEST(RegularFile, WhyItCannotBeReopenedIsTold) {
+TEST(RegularFile, ReportsWhyItCannotBeReopened) {
   if (!has_linux_io()) GTEST_SKIP() << "this build does not reopen files by descriptor";
   const TestFolder folder;
   const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());
@@ -788,7 +788,7 @@ TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
 }
 
 // The bytes behind the last requested one are not read either: the file may end there.
-TEST_F(FileReaderTest, what_lies_between_two_reads_goes_nowhere) {
+TEST_F(FileReaderTest, bytes_between_two_reads_are_dropped) {
   put(path(), "0123456789");
   const FileSource bytes(RegularFile::open(path().c_str()), 1, 9);
   FileReader file(bytes, Cache::through);
