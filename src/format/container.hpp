@@ -14,6 +14,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -86,6 +87,11 @@ struct Container {
   void (*diagnose)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
                    Findings& findings) = nullptr;
 };
+
+// Returns where `p` points into the header, or at least its size if it points elsewhere.
+inline std::size_t place_in(std::span<const char> header, const char* p) {
+  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(header.data());
+}
 
 namespace safetensors {
 extern const Container kContainer;  // a JSON header (docs/format.md 1)

@@ -60,16 +60,15 @@ class FaultSink {
 
  private:
   void add(const Error& fault, std::string_view tensor) {
-    const bool is_last = tensor.data() == last_tensor_.data() && tensor.size() == last_tensor_.size();
-    if (tensor.data() != nullptr && !is_last) {
+    if (tensor.data() != nullptr && tensor.data() != last_name_) {
       copy_ = is_utf8(tensor) ? std::make_shared<const std::string>(tensor) : nullptr;
-      last_tensor_ = tensor;
+      last_name_ = tensor.data();
     }
     findings_->push_back({fault, tensor.data() == nullptr ? nullptr : copy_, false});
   }
 
   Findings* findings_ = nullptr;
-  std::string_view last_tensor_;             // of the last finding that has one; a view into the header
+  const char* last_name_ = nullptr;          // of the last finding's tensor that has one; no other name begins there
   std::shared_ptr<const std::string> copy_;  // shared, because a name may have megabytes and a thousand errors
 };
 

@@ -43,6 +43,9 @@ std::vector<Bad> bad_headers() {
       {"one byte", "\0"s, 0, Status::schema, 9, "ends too early"},
       {"ends after the metadata", "\1\0"s, 0, Status::schema, 10, "ends too early"},
       {"ends in a number", "\0\1\1a\1\1\xfb\1"s, 0, Status::schema, 14, "tensor 'a': the header ends too early"},
+      {"ends in a number of eight bytes", "\0\1\1a\1\1\xfd\1"s, 0, Status::schema, 14, "the header ends too early"},
+      {"ends behind a name", "\0\1\4abcd"s, 0, Status::schema, 15, "tensor 'abcd': the header ends too early"},
+      {"ends behind a shape", "\0\1\1a\1\2\1\1"s, 0, Status::schema, 16, "tensor 'a': the header ends too early"},
       {"ends in an offset", "\0\1\1a\1\1\4\0"s, 4, Status::schema, 16, "tensor 'a': the header ends too early"},
       {"marker FE", "\0\xfe"s, 0, Status::schema, 9, "0xfe"},
       {"marker FE, a number of 16 bytes", "\0\xfe"s + std::string(16, '\0'), 0, Status::schema, 9, "0xfe"},
@@ -57,8 +60,8 @@ std::vector<Bad> bad_headers() {
        "abcdef"s,
        0, Status::schema, 10, "a string of 40 bytes, but only 6"},
       {"a name that is not UTF-8", "\0\1\3a\xc0\x80\1\1\1\0\1"s, 1, Status::utf8, 12, "not UTF-8: 61c080"},
-      {"a name that is not UTF-8, after a tensor", "\0\2\1a\1\1\1\0\1\1\xff\1\1\1\2"s, 2, Status::utf8, 18,
-       "as bintensors: a string that is not UTF-8: ff"},
+      {"a name that is not UTF-8, after a tensor", "\0\2\1a\1\1\1\0\1\1\x80\1\1\1\2"s, 2, Status::utf8, 18,
+       "as bintensors: a string that is not UTF-8: 80"},
       {"a value that is not UTF-8", "\1\1\1k\1\xff\0"s, 0, Status::utf8, 13, "not UTF-8: ff"},
       {"an unknown dtype", "\0\1\1a\x0f\1\1\0\1"s, 1, Status::dtype, 12, "tensor 'a': dtype 15 is unknown"},
       {"a name twice", "\0\2\1a\1\1\1\0\1\1a\1\1\1\1\2"s, 2, Status::duplicate, 17, "tensor 'a' occurs twice"},
@@ -86,6 +89,13 @@ std::vector<Bad> bad_headers() {
        "older layout: tensor 'b': it has the same number as 'a'"},
       {"older: more tensors than can have names", "\0\xfc\xa0\x86\1\0"s + repeated("\1\0\xfa\xfa"s, 150'000), 0,
        Status::schema, 373'750, "older layout: 100000 tensors, but not enough names"},
+      {"older: a byte left over, where the current layout is not UTF-8",
+       "\0\1\1\x80"s + std::string(128, '\1') + "\0\1\1\1a\0"s, 2, Status::coverage, 147,
+       "older layout: the tensors end"},
+      {"older: a name that is not UTF-8, after another", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\3bb\xff\1"s, 16,
+       Status::utf8, 27, "older layout: a string that is not UTF-8: 6262ff"},
+      {"wrong ranges in both layouts", "\0\1\2\4\3\2\1\1\0\6\1\4name\0"s, 7, Status::tensor_size, 25,
+       "as bintensors: tensor '\\x04\\x03'"},
       {"older: a byte missing", "\0\1\x0b\1\1\0\4\1\1a\0"s, 3, Status::coverage, 22,
        "older layout: truncated download? the file has 22"},
       {"older: ends in a name's number, where the current layout sees no UTF-8",
@@ -187,7 +197,9 @@ TEST(Bintensors, OfAMetadataKeyGivenTwiceTheLastCounts) {
   EXPECT_EQ(read_back->table.metadata[0].value, "c");
   HeaderOptions strict;
   strict.rules = Rules::strict;
-  EXPECT_EQ(error_of(header + std::string(3, ' '), 0, strict).status, Status::duplicate);
+  const Error error = error_of(header + std::string(3, ' '), 0, strict);
+  EXPECT_EQ(error.status, Status::duplicate);
+  EXPECT_EQ(error.offset, 18U);
 }
 
 TEST(Bintensors, StrictRulesWantSpacesUpToAMultipleOfEight) {
@@ -196,6 +208,7 @@ TEST(Bintensors, StrictRulesWantSpacesUpToAMultipleOfEight) {
   EXPECT_EQ(error_of("\0\0      "s, 0, strict).status, Status::ok);
   EXPECT_EQ(error_of("\0\0     "s, 0, strict).status, Status::schema);
   EXPECT_EQ(error_of("\0\0     \0"s, 0, strict).status, Status::schema);
+  EXPECT_EQ(error_of("\0\0     \0"s, 0, strict).offset, 15U);
 }
 
 TEST(Bintensors, StringsEndWithANulAndTheRawHeaderIsKept) {
@@ -222,7 +235,21 @@ TEST(Bintensors, WhereBothLayoutsMakeSenseTheOneThatLeavesOnlySpacesIsTaken) {
   const auto current = read(header + "x", 0);
   EXPECT_EQ(current->table.format, Format::bintensors);
   EXPECT_EQ(current->table.tensors.at(0).name(), "\4\3");
-  EXPECT_EQ(read("\0\1\1\2\0\4\0\0\1\1\0\0"s, 0)->table.format, Format::bintensors);  // both do
+  // Both layouts end where the header does.
+  EXPECT_EQ(read("\0\1\6\1\0\0\0\1\4\2\1\0\0\0"s, 0)->table.format, Format::bintensors);
+}
+
+// The copies of strings may lie before the header in memory.
+TEST(Bintensors, OnlyTheBytesOfTheHeaderAreRestored) {
+  const std::string header = "\0\1\x0b\1\1\0\4\1\1a\0"s;  // of the older layout
+  std::vector<char> memory(8192);
+  std::pmr::monotonic_buffer_resource before(memory.data(), 4096, std::pmr::null_memory_resource());
+  Table table(&before);
+  char* const text = std::copy(header.begin(), header.end(), memory.data() + 4096) - header.size();
+  read_header({text, header.size()}, kLengthBytes + header.size() + 4, {}, table);
+  std::string out(8192, '?');
+  restore_header({text, header.size()}, table, out.data() + 4096);
+  EXPECT_EQ(out.substr(0, 4096 + header.size()), std::string(4096, '?') + header);
 }
 
 TEST(Bintensors, EmptyTensorsAtOnePlaceStandInTheOrderOfTheirNames) {
@@ -347,8 +374,17 @@ TEST(BintensorsWriting, ADtypeThatTheFormatLacksIsRefusedByName) {
   EXPECT_EQ(refused, kDtypes.size() - 1 - bintensors::kDtypesByCode.size());  // without UNKNOWN
 }
 
-TEST(BintensorsWriting, TheDtypeOfTheHighestCodeComesFirst) {
-  EXPECT_LT(dtype_order(Format::bintensors, Dtype::F32), dtype_order(Format::bintensors, Dtype::U8));
+TEST(BintensorsWriting, LaterCodesComeFirst) {
+  EXPECT_LT(dtype_order(Format::bintensors, Dtype::U64), dtype_order(Format::bintensors, Dtype::U8));
+}
+
+TEST(BintensorsWriting, MetadataCannotBeEdited) {
+  try {
+    splice_metadata(Format::bintensors, "\0\0"s, {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status, Status::unsupported);
+  }
 }
 
 TEST(BintensorsWriting, AlsoATensorCalledMetadataIsHeld) {

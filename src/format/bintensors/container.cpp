@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <memory_resource>
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ namespace {
 
 struct Attempt {
   std::optional<Error> fault;
-  bool only_spaces_follow = false;
+  bool only_spaces_follow = false;  // false after an error
 };
 
 Attempt read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options,
@@ -71,20 +70,19 @@ bool came_further(const Error& a, const Error& b) {
   throw Error(told);
 }
 
-// Another kind of file may begin with bytes that look like a length: gzip without a timestamp does.
+// Another kind of file may begin with bytes that look like a length: gzip without a timestamp does. A longer
+// signature does not, because the upper half of a header's length is zero.
 void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
-  std::array<char, 64> first{};
-  store_length(first.data(), header.size());
-  const std::size_t n = std::min<std::size_t>(header.size(), first.size() - kLengthBytes);
-  std::copy_n(header.begin(), n, first.begin() + kLengthBytes);
-  refuse_other_kinds(std::span<const char>(first).first(kLengthBytes + n), file_size);
+  std::array<char, kLengthBytes> length;
+  store_length(length.data(), header.size());
+  refuse_other_kinds(length, file_size);
 }
 
 // Any bytes may follow the last entry, so a short list of empty tensors may be valid in both layouts. In that case the
 // right layout is the one that leaves only spaces after the last entry, because writers pad with spaces.
 void read_by_either(std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
   Attempt current = read_as(Format::bintensors, header, file_size, options, table);
-  if (!current.fault && current.only_spaces_follow) return;
+  if (current.only_spaces_follow) return;
   Attempt older = read_as(Format::bintensors_old, header, file_size, options, table);
   if (!older.fault && (current.fault || older.only_spaces_follow)) return;
   if (current.fault) {
@@ -189,7 +187,6 @@ void diagnose(std::span<char> header, std::uint64_t file_size, const HeaderOptio
   try {
     const Format layout = layout_of(header, file_size, options, table);
     table.clear();
-    table.format = layout;
     decode(layout, header, options, table, faults);
     validate(table, file_size, faults);  // the header must be in data order
   } catch (const Error&) {
@@ -202,8 +199,8 @@ void diagnose(std::span<char> header, std::uint64_t file_size, const HeaderOptio
 void restore(std::span<const char> header, const Table& table, std::span<char> copy) {
   for (const Tensor& tensor : table.tensors) {
     const char* const end = tensor.name_text + tensor.name_bytes;
-    const bool inside = !std::less<>()(end, header.data()) && std::less<>()(end, header.data() + header.size());
-    if (inside) copy[static_cast<std::size_t>(end - header.data())] = static_cast<char>(code_of(tensor.dtype()));
+    const std::size_t at = place_in(header, end);
+    if (at < header.size()) copy[at] = static_cast<char>(code_of(tensor.dtype()));
   }
 }
 

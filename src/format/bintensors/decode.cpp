@@ -36,7 +36,7 @@ std::uint64_t eight_bytes(const char* at) {
 struct Numbers {
   const char* at;
   const char* end;
-  const char* fault = nullptr;  // the first
+  const char* fault = nullptr;
 
   std::uint64_t take() {
     if (at == end) return fail();
@@ -66,9 +66,9 @@ struct Numbers {
     return value;
   }
 
+  // Leaves `at` where it is, so each further number fails there as well.
   std::uint64_t fail() {
-    if (fault == nullptr) fault = at;
-    at = end;
+    fault = at;
     return 0;
   }
 };
@@ -273,7 +273,6 @@ class Decoder {
     if (rank > numbers.left()) fail_rank(numbers, rank);
     std::uint64_t* const dims = words(static_cast<std::size_t>(rank) + 1);
     for (std::uint64_t i = 0; i < rank; ++i) dims[i] = numbers.take();
-    dims[rank] = 0;
     if (!known) dims[rank] = reinterpret_cast<std::uintptr_t>(copy_text(table_.arena, std::to_string(code)).data());
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);

@@ -88,8 +88,7 @@ bool Cursor::integer(std::uint64_t& value) {
 
 std::uint32_t Cursor::hex4(const char* at) const {
   std::uint32_t value = 0;
-  const auto [stop, problem] = std::from_chars(at, at + 4, value, 16);
-  if (problem != std::errc{} || stop != at + 4) fail_json(at, "\\u needs four hexadecimal digits");
+  if (std::from_chars(at, at + 4, value, 16).ptr != at + 4) fail_json(at, "\\u needs four hexadecimal digits");
   return value;
 }
 

@@ -20,8 +20,8 @@ bool recognizes(char first) { return first == '{' || json::is_space(first); }
 
 // Returns kNowhere for a name that contained escapes, because its text is not a view into the header.
 std::uint64_t place_of(std::string_view name, std::span<const char> header) {
-  const bool inside = name.data() > header.data() && name.data() < header.data() + header.size();
-  return inside ? kLengthBytes + static_cast<std::uint64_t>(name.data() - header.data()) - 1 : kNowhere;
+  const std::size_t at = place_in(header, name.data());
+  return at < header.size() ? kLengthBytes + at - 1 : kNowhere;
 }
 
 template <class Item>
