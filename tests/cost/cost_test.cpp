@@ -346,23 +346,25 @@ TEST(Cost, ALargeTensorIsWrittenFromWhereItLies) {
   EXPECT_LT(cost.bytes, data.size() / 2);
 }
 
-// Of a tensor of 48 bytes.
 struct Shaped {
   const char* dtype;
   const char* shape;
+  std::size_t bytes = 48;
 };
 
 // The i-th tensor has the i-th of these shapes, in turns.
 double work_of_entries(std::string_view entry, const std::vector<Shaped>& shapes) {
   std::string header = "{";
+  std::size_t at = 0;
   for (std::size_t i = 0; i < kFew; ++i) {
-    const auto& [dtype, shape] = shapes[i % shapes.size()];
-    header += (i == 0 ? "" : ",") + fmt::format(fmt::runtime(entry), fmt::arg("name", name_of(i)),
-                                                fmt::arg("dtype", dtype), fmt::arg("shape", shape),
-                                                fmt::arg("begin", 48 * i), fmt::arg("end", 48 * (i + 1)));
+    const auto& [dtype, shape, bytes] = shapes[i % shapes.size()];
+    header +=
+        (i == 0 ? "" : ",") + fmt::format(fmt::runtime(entry), fmt::arg("name", name_of(i)), fmt::arg("dtype", dtype),
+                                          fmt::arg("shape", shape), fmt::arg("begin", at), fmt::arg("end", at + bytes));
+    at += bytes;
   }
   const Folder folder;
-  const std::string path = folder.put("a.safetensors", with_length(header + "}", kFew * 48));
+  const std::string path = folder.put("a.safetensors", with_length(header + "}", at));
   return static_cast<double>(cost_of([&] { core::Checkpoint::open(path.c_str(), options()); }).work);
 }
 
@@ -382,6 +384,16 @@ TEST(Cost, TheShortcutForUsualEntriesIsTaken) {
   const double otherwise = work_of_entries(
       R"("\u0061{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{begin},{end}]}})", {{"F32", "3,4"}});
   EXPECT_LT(work_of_entries(kUsualEntry, {{"F32", "3,4"}}), 0.65 * otherwise);
+}
+
+TEST(Cost, TheShortcutIsTakenForScalarsAndForOtherOrders) {
+  const auto share = [](std::string entry, const Shaped& shaped) {
+    const double taken = work_of_entries(entry, {shaped});
+    return taken / work_of_entries(entry.insert(entry.find("{name}"), R"(\u0061)"), {shaped});
+  };
+  EXPECT_LT(share(std::string(kUsualEntry), {"F32", "", 4}), 0.5);
+  EXPECT_LT(share(R"("{name}":{{"data_offsets":[{begin},{end}],"dtype":"{dtype}","shape":[{shape}]}})", {"F32", "3,4"}),
+            0.5);
 }
 
 TEST(Cost, OtherOrdersAndWhiteSpaceCostLittleMore) {

@@ -166,6 +166,7 @@ TEST(String, Escapes) {
       {R"(\uD800\uDC00\udbff\udfff)", "\xF0\x90\x80\x80\xF4\x8F\xBF\xBF"},
       {R"(\ud800)", {}},
       {R"(\udc00)", {}},
+      {R"(\udfff)", {}},
       {R"(\ud800x)", {}},
       {R"(\ud800\n)", {}},
       {R"(\ud800\ndc00)", {}},

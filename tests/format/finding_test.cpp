@@ -82,6 +82,11 @@ const Case kCases[] = {
     {"an_entry_that_is_none", R"({"a":[1],"b":null,"__metadata__":{"k":1}})", 0, {"304 a", "304 b", "304"}},
     {"elements_that_do_not_fit_bytes", R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2, {"309 a"}},
     {"too_large", R"({"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0, {"308 a"}},
+    {"no_object", "[]", 1, {"304"}},
+    {"a_faulty_tensor_is_no_excuse_for_the_next",
+     R"({"a":7,"\u0062":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})",
+     1,
+     {"304 a", "310 b"}},
     {"the_grammar_ends", R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]},"b":})", 4, {"306 a", "303 b"}},
 };
 
@@ -98,6 +103,10 @@ TEST(Diagnose, FindsEveryFaultOfBintensors) {
   EXPECT_EQ(faults("\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\xff"s, 2),
             (std::vector<std::string>{"304", "305 a"}));  // the grammar ends here; opening reports this first
   EXPECT_EQ(faults("\0\1\1a\1\1\4\0\4 "s, 4), std::vector<std::string>{});
+  EXPECT_EQ(faults("\0\2\1a\1\1\1\0\1\1a\1\1\1\1\2"s, 2), std::vector<std::string>{"305 a"});  // its bytes count
+  // In the older layout the first name that a number gets counts.
+  EXPECT_EQ(faults("\0\2\x0d\1\2\0\x08\x0d\1\1\x08\x10\2\1a\0\1b\0"s, 16),
+            (std::vector<std::string>{"305 b", "310 a"}));
   EXPECT_EQ(faults("\0\2\1b\1\1\4\4\x8\1a\1\1\4\0\4"s, 8),
             (std::vector<std::string>{"307 b", "307 a"}));  // the header has another order than the data
 
@@ -112,6 +121,8 @@ TEST(Diagnose, FindsEveryFaultOfBintensors) {
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].fault.status, Status::tensor_size);
   EXPECT_EQ(found[1].fault.status, Status::schema);
+  // The current layout ends later than the padding of the older one begins.
+  EXPECT_EQ(diagnose("\0\1\x0b\1\1\0\4\1\1a\0xyz\1"s, 4, strict).size(), 2U);
 }
 
 TEST(Diagnose, EndsAfterManyFindingsOfBintensors) {
@@ -284,7 +295,8 @@ TEST(Diagnose, ComparesFaultyTensorsWithTheOthers) {
   using Lines = std::vector<std::string>;
   const auto of = [](const std::string& fields) { return faults("{" + entry("a", fields) + "}", 3); };
   EXPECT_EQ(of(R"("shape":[1],"data_offsets":[2,3])"), (Lines{"304 a", "307 a"}));
-  EXPECT_EQ(of(R"("dtype":"?","shape":[1],"data_offsets":[2,3])"), (Lines{"306 a", "307 a"}));
+  EXPECT_EQ(of(R"("dtype":"?","shape":[1,1],"data_offsets":[2,3])"), (Lines{"306 a", "307 a"}));
+  EXPECT_EQ(of(R"("dtype":"U8","shape":[1],"data_offsets":[2,3,4])"), (Lines{"304 a", "311"}));
   EXPECT_EQ(of(R"("dtype":"U8","data_offsets":[2,3])"), (Lines{"304 a", "307 a"}));
   EXPECT_EQ(of(R"("dtype":"U8","shape":[true],"data_offsets":[2,3])"), (Lines{"304 a", "307 a"}));
   EXPECT_EQ(of(R"("data_offsets":[2,3],"shape":[1],"shape":[1],"dtype":"U8")"), (Lines{"305 a", "307 a"}));
@@ -295,6 +307,26 @@ TEST(Diagnose, ComparesFaultyTensorsWithTheOthers) {
   HeaderOptions reference;
   reference.rules = Rules::reference;
   EXPECT_EQ(places(R"({"a":["U8",[1],[2,3],4]})", 3, reference), (Lines{"304 13 a", "307 34 a"}));
+}
+
+// 127 containers at most, around the value as well.
+TEST(Diagnose, CountsTheContainersAroundAValueThatIsSkipped) {
+  HeaderOptions reference;
+  reference.rules = Rules::reference;
+  const std::pair<std::string, std::string> places[] = {
+      {R"({"a":{"dtype":{"U8":)", R"(},"shape":[1],"data_offsets":[0,1]}})"},
+      {R"({"a":{"dtype":{"U8":null,"x":)", R"(},"shape":[1],"data_offsets":[0,1]}})"},
+      {R"({"a":{"dtype":"U8","shape":[)", R"(],"data_offsets":[0,1]}})"},
+      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,)", "]}}"},
+  };
+  for (const auto& [before, after] : places) {
+    for (const std::size_t depth : {124U, 125U}) {  // and three around it
+      const Findings found = diagnose(before + std::string(depth, '[') + std::string(depth, ']') + after, 1, reference);
+      const bool is_json =
+          std::none_of(found.begin(), found.end(), [](auto& f) { return f.fault.status == Status::json; });
+      EXPECT_EQ(is_json, depth == 124) << before << depth;
+    }
+  }
 }
 
 struct Seed {

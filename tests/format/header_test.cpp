@@ -175,6 +175,8 @@ TEST(Header, TheTextIsRestored) {
         EXPECT_EQ(rules, Rules::standard) << text;
         continue;
       }
+      for (const Tensor& tensor : table.tensors) EXPECT_EQ(tensor.name_text[tensor.name_bytes], '\0') << text;
+      for (const auto& [key, value] : table.metadata) EXPECT_EQ(key.data()[key.size()] | value.data()[value.size()], 0);
       std::string raw(text.size(), '?');
       restore_header(header.text(), table, raw.data());
       EXPECT_EQ(raw, text);
@@ -212,6 +214,22 @@ TEST(Header, ADtypeThatHoldsANulIsNotListed) {
   }
 }
 
+// Counts the allocated bytes.
+class Counting final : public std::pmr::memory_resource {
+ public:
+  std::size_t bytes = 0;
+
+ private:
+  void* do_allocate(std::size_t size, std::size_t alignment) override {
+    bytes += size;
+    return std::pmr::new_delete_resource()->allocate(size, alignment);
+  }
+  void do_deallocate(void* memory, std::size_t size, std::size_t alignment) override {
+    std::pmr::new_delete_resource()->deallocate(memory, size, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
 TEST(Header, ManyTensorsInAnyOrderOfTheText) {
   constexpr std::size_t kTensors = 5000;
   std::string header = "{";
@@ -222,8 +240,10 @@ TEST(Header, ManyTensorsInAnyOrderOfTheText) {
   }
   header += '}';
   GuardedHeader guarded(header);
-  Table table(std::pmr::new_delete_resource());
+  Counting memory;
+  Table table(&memory);
   ASSERT_EQ(status_of([&] { read_header(guarded.text(), 8 + header.size() + 3 * kTensors, {}, table); }), std::nullopt);
+  EXPECT_LT(memory.bytes, 110 * kTensors);  // there is room for all of them before they are known
   ASSERT_EQ(table.tensors.size(), kTensors);
   for (std::size_t n = 0; n < kTensors; ++n) {
     const std::string name = formatted("t{}", n);
@@ -243,22 +263,6 @@ TEST(Header, EveryPlaceAroundABlockOfSixtyFourBytes) {
     EXPECT_EQ(table.tensors[0].name(), name + '"');
   }
 }
-
-// Counts the allocated bytes.
-class Counting final : public std::pmr::memory_resource {
- public:
-  std::size_t bytes = 0;
-
- private:
-  void* do_allocate(std::size_t size, std::size_t alignment) override {
-    bytes += size;
-    return std::pmr::new_delete_resource()->allocate(size, alignment);
-  }
-  void do_deallocate(void* memory, std::size_t size, std::size_t alignment) override {
-    std::pmr::new_delete_resource()->deallocate(memory, size, alignment);
-  }
-  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-};
 
 // Dimensions of two bytes each take the most memory. Shapes that nearly fill a block must not take more.
 TEST(Header, LongShapesTakeNoMoreMemoryThanTheirDimensions) {
@@ -296,6 +300,17 @@ TEST(Header, MetadataOfBintensorsTakesNoMoreMemoryThanIsDocumented) {
   read_header({text.data(), size}, 8 + size, {}, table);
   EXPECT_EQ(table.metadata.size(), kPairs);
   EXPECT_LT(memory.bytes, 11 * size);
+}
+
+TEST(Header, TensorsOfBintensorsOfOneNameAreNotKept) {
+  std::string text("\0\xfc\0\0\4\0", 6);
+  for (std::size_t i = 0; i < std::size_t{1} << 18; ++i) text += {0, 1, 0, 0, 0};
+  const std::size_t size = text.size();
+  text.resize(size + kPadding);
+  Counting memory;
+  Table table(&memory);
+  EXPECT_EQ(status_of([&] { read_header({text.data(), size}, 8 + size, {}, table); }), Status::duplicate);
+  EXPECT_LT(memory.bytes, 15 * size);
 }
 
 // ---- the shortcut for usual entries -------------------------------------------------------------------------------------
@@ -354,7 +369,7 @@ TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
 
 TEST(Shortcut, TheFirstTensorBeginsAtANumber) {
   for (const std::string& begin :
-       {std::string("0\0", 2), std::string("0\0\0\0", 4), std::string("00"), std::string("0]")}) {
+       {std::string("\0", 1), std::string("0\0", 2), std::string("0\0\0\0", 4), std::string("00"), std::string("0]")}) {
     const std::string header = R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[)" + begin + ",0]}}";
     EXPECT_EQ(outcome(header, 0, Rules::standard).substr(0, 6), "status") << header;
   }
@@ -367,7 +382,7 @@ TEST(Shortcut, TakesEachFieldOnce) {
     const std::size_t second = i / 3 % 3;
     const std::size_t third = i % 3;
     const bool all = first != second && second != third && third != first;
-    const std::string header = "{\"a\":{" + fields[first] + ',' + fields[second] + ',' + fields[third] + "}}";
+    const std::string header = "{\"a\"\t :{" + fields[first] + ',' + fields[second] + ',' + fields[third] + "}}";
     EXPECT_EQ(outcome(header, 0, Rules::standard), all ? "a U8 0..0 [0,]\n" : "status 305") << header;
   }
 }
@@ -446,6 +461,47 @@ TEST(Shortcut, ABeginThatDiffersInOneDigitFromTheEndBefore) {
   }
 }
 
+// Texts of up to 16 bytes are compared by their first and last eight.
+TEST(Shortcut, ABeginThatDiffersFromTheEndBeforeOnlyBetweenItsFirstAndLastBytes) {
+  const std::string space(30, ' ');
+  const auto of = [](const std::string& end, const std::string& rest) {
+    return outcome(R"({"a":{"dtype":"U8","shape":[123456789],"data_offsets":[0,)" + end +
+                       R"(]},"b":{"dtype":"U8","shape":[1],"data_offsets":[)" + rest + "]}}",
+                   123456790, Rules::standard);
+  };
+  EXPECT_EQ(of("123456789" + space, "12345678" + space.substr(0, 9) + ",123456790"), "status 307");
+  EXPECT_EQ(of("123456789" + space, "12345678" + space + ",123456790"), "status 307");
+  EXPECT_EQ(of("123456789" + space, "123456780," + space + "123456790"), "status 307");
+}
+
+// The second number is as long as the text before it that it must not be taken from.
+TEST(Shortcut, ALongNumberAfterALongerOne) {
+  EXPECT_EQ(outcome(R"({"a":{"dtype":"U8","shape":[0,1234567890123456,123456789],"data_offsets":[0,0]}})", 0,
+                    Rules::standard),
+            "a U8 0..0 [0,1234567890123456,123456789,]\n");
+}
+
+// Shapes are stored in blocks of 512 words or fewer. The next shape would overwrite what lies behind a block.
+TEST(Shortcut, ShapesThatEndWhereABlockEnds) {
+  std::string header = "{";
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < 65 * 40; ++i) {
+    const std::uint64_t bytes = i % 65 == 0 ? 2 : 3;
+    header += formatted(R"({}"{}":{{"dtype":"U8","shape":[{}{}],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", i,
+                        bytes == 2 ? "" : "1,1,1,1,1,1,1,", bytes, at, at + bytes);
+    at += bytes;
+  }
+  EXPECT_EQ(outcome(header + '}', at, Rules::strict).substr(0, 6), "0 U8 0");
+}
+
+TEST(Shortcut, AnUnescapedNameIsNotWrittenOverAShape) {
+  std::string shape = "1";
+  for (std::size_t i = 1; i < 40; ++i) shape += ",1";
+  const std::string header = R"({"a":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]},"\u0062":)" +
+                             R"({"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
+  EXPECT_EQ(outcome(header, 2, Rules::standard), "a U8 0..1 [" + shape + ",]\nb U8 1..2 [1,]\n");
+}
+
 // They are longer than the compared part, and differ only after it.
 TEST(Shortcut, DtypesSpelledWithEscapes) {
   std::string header = "{";
@@ -466,10 +522,10 @@ TEST(Shortcut, DtypesOfEveryLengthAndMoreDimensionsThanItTakes) {
   for (int round = 0; round < 3; ++round) {
     for (const DtypeInfo& dtype : kDtypes) {
       if (dtype.bits == 0) continue;
-      for (std::size_t rank = 6; rank < 11; ++rank) {
+      for (const std::size_t rank : {6U, 7U, 8U, 9U, 10U, 62U, 63U, 64U}) {
         const std::string name = formatted("{}.{}.{}", dtype.name, rank, round);
         std::string shape = "8";
-        for (std::size_t i = 1; i < rank; ++i) shape += ",1";
+        for (std::size_t i = 1; i < rank; ++i) shape.insert(0, "1,");
         header += formatted(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
                             header.size() > 1 ? "," : "", name, dtype.name, shape, at, at + dtype.bits);
         expected += formatted("{} {} {}..{} [{},]\n", name, dtype.name, at, at + dtype.bits, shape);
@@ -504,12 +560,33 @@ TEST(Header, WhatIsWrongWithItIsSaid) {
       {"a dtype as a map of two", R"({"t":{"dtype":{"U8":null,"U8":null},"shape":[1],"data_offsets":[0,1]}})",
        Rules::reference, Status::schema, "an object with two members"},
       {"a dtype as an empty map", R"({"t":{"dtype":{},"shape":[1],"data_offsets":[0,1]}})", Rules::reference,
-       Status::schema, "an empty object"},
+       Status::schema, "tensor 't': dtype is an empty object"},
       {"a dtype as a map to a number", R"({"t":{"dtype":{"U8":1},"shape":[1],"data_offsets":[0,1]}})", Rules::reference,
        Status::schema, "an object with a value"},
       {"a dtype as a map", R"({"t":{"dtype":{"U8":null},"shape":[1],"data_offsets":[0,1]}})", Rules::reference,
        Status::ok, ""},
       {"an entry of four values", R"({"t":["U8",[1],[0,1],1]})", Rules::reference, Status::schema, "more than three"},
+      {"only white space", "  ", Rules::strict, Status::json, "expected a value"},
+      {"not UTF-8", "{\"\xFF\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", Rules::standard, Status::utf8,
+       "byte 0xff"},
+      {"more text", R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}} {})", Rules::standard, Status::json,
+       "more text after the end"},
+      {"a name without quotes", R"({xtx:{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", Rules::standard,
+       Status::json, "expected '\"', found 'x'"},
+      {"no colon", R"({"t",{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", Rules::standard, Status::json,
+       "expected ':', found ','"},
+      {"a control byte for a colon", "{\"t\"\x7F", Rules::standard, Status::json, "expected ':', found byte 0x7f"},
+      {"an open end", "{", Rules::standard, Status::json, "the text ends where '\"' was expected"},
+      {"a dtype without quotes", R"({"t":{"dtype":xU8x,"shape":[1],"data_offsets":[0,1]}})", Rules::standard,
+       Status::json, "expected a value"},
+      {"no dtype", R"({"t":{"dtype":,"shape":[0],"data_offsets":[0,1]}})", Rules::standard, Status::json,
+       "expected a value"},
+      {"no value", R"({"t":{"dtype":"U8","shape":[0],"x":}})", Rules::standard, Status::json, "expected a value"},
+      {"a null that goes on", R"({"t":{"x":nullz}})", Rules::standard, Status::json, ""},
+      {"no escape, in an ignored value", R"({"t":{"x":"\q"}})", Rules::standard, Status::json, "invalid escape"},
+      {"two strings, then one that does not end", R"({"a""b","c)", Rules::standard, Status::json, "expected ':'"},
+      {"a space after an escape", R"({"\n t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", Rules::standard,
+       Status::ok, ""},
   };
   for (const auto& [name, header, rules, status, says] : cases) {
     HeaderOptions options;

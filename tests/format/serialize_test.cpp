@@ -131,6 +131,7 @@ TEST(Serialize, pads_the_header_until_the_data_is_aligned) {
   for (std::uint64_t alignment = 8; alignment <= kMaxAlignment; alignment *= 2) {
     NewHeader header;
     header.data_alignment = alignment;
+    EXPECT_NO_THROW(require_alignment(alignment));
     const std::string bytes = serialized(header);
     EXPECT_EQ(bytes.size() % alignment, 0U);
     EXPECT_LT(bytes.size(), alignment + 16);
@@ -147,6 +148,27 @@ TEST(Serialize, leaves_the_reserve_behind_the_metadata) {
   header.tensors = {&tensor, 1};
   const std::string bytes = serialized(header);
   EXPECT_EQ(bytes.substr(8, 48), R"({"__metadata__":{"k":"v"}          ,"t":{"dtype")");
+}
+
+TEST(Serialize, takes_metadata_and_shapes_of_any_length) {
+  const std::string text(1000, 'x');
+  const std::vector<MetadataPair> short_ones(20), long_values{{"k", text}};
+  const std::vector<std::uint64_t> dims(40, 1);
+  const NewTensor tensor{"t", dims, 0, 4, Dtype::F32};
+  NewHeader header;
+  header.has_metadata = true;
+  for (const std::vector<MetadataPair>& pairs : {short_ones, long_values}) {
+    header.metadata = pairs;
+    EXPECT_NO_THROW(serialize(header));
+  }
+  header.metadata = {};
+  header.tensors = {&tensor, 1};
+  EXPECT_NO_THROW(serialize(header));
+}
+
+TEST(Serialize, writes_the_formats_that_have_a_writer) {
+  EXPECT_NO_THROW(require_writable(1));
+  for (const std::int64_t format : {0, 3, 4, 257}) EXPECT_THROW(require_writable(format), Error) << format;
 }
 
 TEST(Serialize, escapes_as_the_reference_does) {
@@ -196,6 +218,22 @@ TEST(Serialize, refuses_what_no_reader_would_take) {
               check_tensor_of(Format::safetensors, {"__metadata__", {}, 0, 4, Dtype::F32});
             }),
             Status::argument);
+}
+
+TEST(Serialize, says_how_much_is_too_much) {
+  const auto message_of = [](auto&& body) -> std::string {
+    try {
+      body();
+    } catch (const Error& error) {
+      return error.message;
+    }
+    return {};
+  };
+  const std::uint64_t dims[] = {UINT64_MAX, 2};
+  EXPECT_NE(message_of([&] { check_tensor("a", Dtype::U8, dims); }).find("its 2 dimensions"), std::string::npos);
+  NewHeader header;
+  header.reserve = UINT64_MAX;
+  EXPECT_NE(message_of([&] { serialize(header); }).find(" 18446744073709551615 bytes"), std::string::npos);
 }
 
 TEST(Serialize, refuses_a_header_that_no_reader_would_take) {

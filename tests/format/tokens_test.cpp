@@ -42,6 +42,9 @@ TEST(Tokens, LongerThanAWindowEndWhereTheyEnd) {
           EXPECT_EQ(error_of('{' + entry("a", 0, without) + '}', 4, options).status, Status::json);
           const std::string twice = "\"x\":" + value + ",,";
           EXPECT_EQ(error_of('{' + entry("a", 0, twice) + '}', 4, options).status, Status::json);
+          const std::string another = "\"x\":" + value + " 7,";
+          EXPECT_EQ(error_of('{' + entry("a", 0, another) + '}', 4, options).status, Status::json);
+          EXPECT_EQ(error_of("{\"a\":{\"x\":" + value, 4, options).status, Status::json);
         }
       }
     }
