@@ -83,11 +83,9 @@ void note_spelling(const Table& table, const std::vector<const Tensor*>& order, 
   }
   const std::string usual = serialize({tensors, table.metadata, table.has_metadata});
   const std::string_view expected = std::string_view(usual).substr(kLengthBytes);
-  const auto differ = std::mismatch(header.begin(), header.end(), expected.begin(), expected.end());
-  const bool is_padding = std::all_of(differ.first, header.end(), [](char c) { return c == ' '; }) &&
-                          std::all_of(differ.second, expected.end(), [](char c) { return c == ' '; });
-  if (is_padding) return;
-  const std::uint64_t place = kLengthBytes + static_cast<std::uint64_t>(differ.first - header.begin());
+  const auto differ = std::mismatch(header.begin(), header.end(), expected.begin(), expected.end()).first;
+  if (std::all_of(differ, header.end(), [](char c) { return c == ' '; })) return;  // padding of another length
+  const std::uint64_t place = kLengthBytes + static_cast<std::uint64_t>(differ - header.begin());
   note(findings, Status::schema, place,
        formatted("the header is formatted differently from the reference's writer, from byte {} on", place));
 }

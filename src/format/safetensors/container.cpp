@@ -94,7 +94,7 @@ void read_reporting(std::span<char> header, std::uint64_t file_size, const Heade
               "metadata key", faults);
   if (!options.index_names) return check_without_index(header, file_size, options, table);
   index_names(table.tensors, hashes, table.index, header, options, "tensor", faults);
-  if (faults.count() == 0 && is_plainly_valid(table, file_size)) return;
+  if (is_plainly_valid(table, file_size)) return;
   if (faults.count() != 0) {  // nothing uses the index after an error
     std::erase_if(table.tensors, [](const Tensor& tensor) { return tensor.dims == nullptr; });
     sort_by_data(table);
