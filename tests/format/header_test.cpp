@@ -94,7 +94,11 @@ TEST(Measure, AShortFileOfAnotherKindWhoseLengthLooksPossible) {
   for (const std::uint64_t file_size : {20U, 559'902U, 559'910U}) {
     EXPECT_EQ(status_of([&] { find_header(gzip, file_size, {}); }), Status::format) << file_size;
   }
-  EXPECT_EQ(find_header(gzip, 559'911, {}).bytes, 559'903U);
+  HeaderOptions options;
+  options.max_bytes = 559'903;  // a file whose header begins is not gzip
+  for (const char first : {'\0', '{', ' ', '\t'}) {
+    EXPECT_EQ(find_header(gzip.substr(0, 8) + first, 559'911, options).bytes, 559'903U) << int{first};
+  }
 }
 
 TEST(Measure, FewerThanEightBytes) {
@@ -582,6 +586,24 @@ TEST(Header, WhatIsWrongWithItIsSaid) {
       {"no dtype", R"({"t":{"dtype":,"shape":[0],"data_offsets":[0,1]}})", Rules::standard, Status::json,
        "expected a value"},
       {"no value", R"({"t":{"dtype":"U8","shape":[0],"x":}})", Rules::standard, Status::json, "expected a value"},
+      {"a product that has a tensor's size in its lower bits",
+       R"({"t":{"dtype":"U8","shape":[2305843009213693953],"data_offsets":[0,1]}})", Rules::standard, Status::overflow,
+       "more than 2^64-1 bits"},
+      {"a byte and a half", R"({"t":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", Rules::standard,
+       Status::misaligned, "has 12 bits"},
+      {"8 dimensions", R"({"t":{"dtype":"U8","shape":[1,1,1,1,1,1,1,2],"data_offsets":[0,1]}})", Rules::standard,
+       Status::tensor_size, "[1,1,1,1,1,1,1,2] needs 2 bytes"},
+      {"9 dimensions", R"({"t":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,1]}})", Rules::standard,
+       Status::tensor_size, "[1,1,1,1,1,1,1,1,...] needs 2 bytes"},
+      {"backwards",
+       R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"z":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})",
+       Rules::standard, Status::offsets, "offsets 1..0 run backwards"},
+      {"no bytes behind a hole", R"({"t":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}})", Rules::standard,
+       Status::offsets, "leave a hole"},
+      {"1000 bytes", R"({"t":{"dtype":"U8","shape":[935],"data_offsets":[0,935]}})", Rules::standard, Status::coverage,
+       "the file has 66 bytes of 1.0 kB (66 of 1000 bytes)"},
+      {"as many bytes as the file and its header", R"({"t":{"dtype":"U8","shape":[131],"data_offsets":[0,131]}})",
+       Rules::standard, Status::coverage, "the file has 66 of 196 bytes"},
       {"a null that goes on", R"({"t":{"x":nullz}})", Rules::standard, Status::json, ""},
       {"no escape, in an ignored value", R"({"t":{"x":"\q"}})", Rules::standard, Status::json, "invalid escape"},
       {"two strings, then one that does not end", R"({"a""b","c)", Rules::standard, Status::json, "expected ':'"},

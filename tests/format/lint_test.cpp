@@ -12,13 +12,19 @@
 namespace st::format::lint_test {
 namespace {
 
-std::vector<std::string> notes(const std::string& header, std::uint64_t data) {
-  const auto read_header = read(header, data);
+std::vector<std::string> notes(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+  const auto read_header = read(header, data, options);
   Findings findings;
   lint(read_header->table, header, findings);
   std::vector<std::string> lines;
   for (const Finding& finding : findings) {
     EXPECT_TRUE(finding.is_note);
+    if (finding.tensor != nullptr) {  // the error is where its data begins
+      const auto& table = read_header->table;
+      const std::uint32_t number = table.index.find(table.tensors.data(), *finding.tensor);
+      EXPECT_EQ(finding.fault.offset, table.data_begin + table.tensors.at(number).begin);
+    }
+    EXPECT_EQ(finding.tensor != nullptr, finding.fault.message.find("'b'") != std::string::npos);
     lines.push_back(finding.fault.message);
   }
   return lines;
@@ -42,6 +48,10 @@ TEST(Lint, TheReferencesSpellingHasNone) {
                     1)
                   .empty());
   EXPECT_TRUE(notes(padded("{}"), 0).empty());
+  EXPECT_TRUE(notes(std::string("\0\1\1a\1\1\1\0\1       ", 16), 1).empty());  // bintensors has no such notes
+  HeaderOptions options;
+  options.unknown_dtypes = true;
+  EXPECT_TRUE(notes(padded(R"({"a":{"dtype":"X","shape":[1],"data_offsets":[0,1]}})"), 1, options).empty());
   EXPECT_TRUE(notes(padded("{}") + std::string(64, ' '), 0).empty());  // more alignment
 }
 
@@ -59,6 +69,9 @@ TEST(Lint, AlignmentOrderAndSpelling) {
       notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
       std::vector<std::string>{"the header is formatted differently from the reference's writer, from byte 9 on"});
   EXPECT_EQ(notes(padded(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})"), 1).size(), 1U);
+  const std::string behind_two =  // of 8 bytes, and so aligned
+      R"({"a":{"dtype":"U8","shape":[6],"data_offsets":[0,6]},"b":{"dtype":"F64","shape":[1],"data_offsets":[6,14]}})";
+  EXPECT_EQ(notes(padded(behind_two) + "  ", 14).size(), 2U);  // where the data begins, and the order
   EXPECT_EQ(
       notes("{}\n     ", 0),
       std::vector<std::string>{"the header is formatted differently from the reference's writer, from byte 10 on"});

@@ -292,6 +292,14 @@ TEST(SpliceMetadata, changes_the_metadata_and_nothing_else) {
       {"no room behind the comma", R"({"__metadata__":{},      "t":{}})", R"({"__metadata__":{"k":"v"},      "t":{}})"},
       {"room behind the comma of another", R"({"t":{},        "__metadata__":{"k":"wxyz"}})",
        R"({"t":{},"__metadata__":{"k":"v"}           })"},
+      {"value of the same length, spaces at the end", R"({"__metadata__":{"k":"w"},"t":{}}  )",
+       R"({"__metadata__":{"k":"v"},"t":{}}  )"},
+      {"room in front of it all, spaces at the end", "       {\"__metadata__\":{},\"t\":{}}  ",
+       R"({"__metadata__":{"k":"v"},"t":{}}  )"},
+      {"room in front of it all, not the first", R"(       {"t":{},"__metadata__":{}})",
+       R"(       {"t":{},"__metadata__":{"k":"v"}})"},
+      {"just enough room at the end", R"({"__metadata__":{},"t":{}}       )", R"({"__metadata__":{"k":"v"},"t":{}})",
+       10},
       {"name with an escape", R"({"__met\u0061data__":{"k":"w"},"t":{}})", R"({"__metadata__":{"k":"v"}     ,"t":{}})"},
   };
   for (const SpliceCase& c : cases) {
