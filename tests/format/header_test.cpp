@@ -101,6 +101,14 @@ TEST(Measure, AShortFileOfAnotherKindWhoseLengthLooksPossible) {
   }
 }
 
+TEST(Measure, AnotherKindOfFileIsToldWhateverItsLength) {
+  const std::string prefixes[] = {std::string("\x1f\x8b\x08\0\0\0\0\0x", 9), std::string(64, '\0'),
+                                  std::string("GGUF\3\0\0\0\0", 9)};
+  for (const std::string& prefix : prefixes) {
+    EXPECT_EQ(status_of([&] { find_header(prefix, 600'000, {}); }), Status::format) << prefix;
+  }
+}
+
 TEST(Measure, FewerThanEightBytes) {
   for (std::size_t size = 0; size < 8; ++size) {
     EXPECT_EQ(status_of([&] { find_header(std::string(size, '\2'), size, {}); }), Status::truncated) << size;

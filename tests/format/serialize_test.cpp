@@ -237,15 +237,17 @@ TEST(Serialize, says_how_much_is_too_much) {
 }
 
 TEST(Serialize, refuses_a_header_that_no_reader_would_take) {
-  const auto with_reserve = [](std::uint64_t reserve) {
+  const auto with_reserve = [](std::uint64_t reserve, std::uint64_t alignment = 8) {
     return status_of([&] {
       NewHeader header;
       header.reserve = reserve;
+      header.data_alignment = alignment;
       serialize(header);
     });
   };
   EXPECT_EQ(with_reserve(kMaxHeaderBytes - 2), Status::ok);  // exactly the limit, which is a multiple of 8
   EXPECT_EQ(with_reserve(kMaxHeaderBytes - 1), Status::header_size);
+  EXPECT_EQ(with_reserve(kMaxHeaderBytes - 2, 4096), Status::header_size);
   EXPECT_EQ(with_reserve(UINT64_MAX), Status::header_size);
 }
 

@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "base/checked.hpp"
 #include "base/error.hpp"
 
@@ -157,6 +161,50 @@ TEST(Slice, GathersASingleRun) {
   gather(slice, 0, 1, reinterpret_cast<const std::byte*>(from.data() + slice.src_begin),
          reinterpret_cast<std::byte*>(to.data()));
   EXPECT_EQ(to, "cde");
+  EXPECT_TRUE(slice.contiguous());
+  EXPECT_EQ(row_at(slice, 0, 1).runs, 1U);
+  Slice part = slice;  // of a larger one, of which the destination has the bytes from 6 on
+  part.dst_begin = 7;
+  to = "....";
+  gather(part, 0, 1, reinterpret_cast<const std::byte*>(from.data() + slice.src_begin),
+         reinterpret_cast<std::byte*>(to.data()), 6);
+  EXPECT_EQ(to, ".cde");
+}
+
+// The positions as Python counts them: one by one.
+TEST(Slice, SelectsWhatPythonDoes) {
+  const std::string from = "abcd";
+  for (const std::int64_t step : {1, 2, 3, 5, -1, -2, -3, -5}) {
+    for (std::int64_t begin = -6; begin <= 6; ++begin) {
+      for (std::int64_t end = -6; end <= 6; ++end) {
+        const Dims dims{4};
+        const Slice slice = format::slice(tensor_of(Dtype::U8, dims), &begin, &end, &step);
+        std::string expected, to(static_cast<std::size_t>(slice.bytes), '.');
+        const auto position = [&](std::int64_t value) {
+          return std::clamp<std::int64_t>(value < 0 ? value + 4 : value, step < 0 ? -1 : 0, step < 0 ? 3 : 4);
+        };
+        for (std::int64_t i = position(begin); step < 0 ? i > position(end) : i < position(end); i += step) {
+          expected += from[static_cast<std::size_t>(i)];
+        }
+        if (slice.bytes != 0) {
+          gather(slice, 0, run_count(slice), reinterpret_cast<const std::byte*>(from.data() + run_at(slice, 0).src),
+                 reinterpret_cast<std::byte*>(to.data()));
+        }
+        EXPECT_EQ(to, expected) << begin << ':' << end << ':' << step;
+      }
+    }
+  }
+}
+
+TEST(Slice, TheGapBetweenRowsEndsWhereTheirLastRunDoes) {
+  const Dims dims{2, 4, 10};
+  const Positions begin{0, 0, 0}, end{2, 3, 4};
+  const Slice slice = format::slice(tensor_of(Dtype::U8, dims), begin.data(), end.data(), nullptr);
+  EXPECT_EQ(runs_within_gap(slice, 5), 1U);
+  EXPECT_EQ(runs_within_gap(slice, 6), 3U);
+  EXPECT_EQ(runs_within_gap(slice, 15), 3U);
+  EXPECT_EQ(runs_within_gap(slice, 16), 6U);
+  EXPECT_EQ(row_at(slice, 1, 6).runs, 2U);
 }
 
 TEST(Slice, GathersAcrossRows) {

@@ -142,6 +142,19 @@ TEST(ShardName, EveryByteAtTheBeginning) {
   }
 }
 
+TEST(ShardIndex, AMapWithoutTensorsIsReportedWhereItBegins) {
+  const std::string text = R"({"x":1,"weight_map":{}})";
+  std::vector<char> padded(text.begin(), text.end());
+  padded.resize(text.size() + kPadding);
+  shard_index::Index index(std::pmr::new_delete_resource());
+  try {
+    shard_index::read({padded.data(), text.size()}, {}, index);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.offset, text.find("\"weight_map"));
+  }
+}
+
 // Of several errors of one kind, the first is reported.
 TEST(Bintensors, OfTwoNamesGivenTwiceTheFirstIsTold) {
   const std::string header = "\0\4\1a\1\1\1\0\1\1b\1\1\1\1\2\1b\1\1\1\2\3\1a\1\1\1\3\4  "s;
