@@ -107,6 +107,19 @@ TEST(Measure, AnotherKindOfFileIsToldWhateverItsLength) {
   for (const std::string& prefix : prefixes) {
     EXPECT_EQ(status_of([&] { find_header(prefix, 600'000, {}); }), Status::format) << prefix;
   }
+  HeaderOptions options;
+  options.max_bytes = 1000;
+  EXPECT_EQ(status_of([&] { find_header(std::string("\x1f\x8b\x08\0\0\0\0\0{", 9), 600'000, options); }),
+            Status::format);
+}
+
+TEST(Measure, SaysHowManyBytesAreThere) {
+  try {
+    find_header(with_length(7, "{}"), 10, {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message.find("only 2 after the length"), std::string::npos) << error.message;
+  }
 }
 
 TEST(Measure, FewerThanEightBytes) {
