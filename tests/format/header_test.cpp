@@ -499,7 +499,7 @@ TEST(Shortcut, ABeginThatDiffersFromTheEndBeforeOnlyBetweenItsFirstAndLastBytes)
   EXPECT_EQ(of("123456789" + space, "123456780," + space + "123456790"), "status 307");
 }
 
-// The second number is as long as the text before it that it must not be taken from.
+// Digits are taken from the number itself, not from the longer one before it.
 TEST(Shortcut, ALongNumberAfterALongerOne) {
   EXPECT_EQ(outcome(R"({"a":{"dtype":"U8","shape":[0,1234567890123456,123456789],"data_offsets":[0,0]}})", 0,
                     Rules::standard),
