@@ -85,7 +85,7 @@ void read_header_again(std::span<char> header, std::uint64_t file_size, const He
 void diagnose_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
                      Findings& findings) {
   const Container& container = read_as(header.empty() ? nullptr : recognize(header.front(), options.rules));
-  container.diagnose(header, file_size, options, findings);
+  if (container.diagnose != nullptr) container.diagnose(header, file_size, options, findings);
 }
 
 void restore_header(std::span<const char> header, const Table& table, char* out) {

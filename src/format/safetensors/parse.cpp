@@ -459,8 +459,10 @@ class HeaderParser {
     std::size_t rank = 0;
     if (in_.peek() != ']') {
       do {
-        if (!dimension("shape", dims[rank++])) [[unlikely]]
+        if (!dimension("shape", dims[rank++])) [[unlikely]] {
           check_more_dimensions();
+          break;
+        }
       } while (in_.take(','));
     }
     in_.expect(']');

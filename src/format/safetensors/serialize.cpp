@@ -137,7 +137,7 @@ Slot find_slot(std::string_view header) {
   if (!in.take('}')) {
     std::size_t begin = slot.begin;
     do {
-      if (begin == slot.end + 1) slot.behind = here();
+      if (slot.occupied && begin == slot.end + 1) slot.behind = here();
       const bool metadata = in.string() == "__metadata__";
       in.expect(':');
       in.skip_value(1);
@@ -211,12 +211,11 @@ std::string splice_metadata(std::string_view header, const MetadataSplice& splic
   if (pieces.size() <= room) return join(pieces, room, false);  // the metadata fits where it is
 
   // Or there is room after the comma, left by the edit that gave the file its first metadata. Moving the comma is the
-  // second choice, because it may be far away, and an edit in place must change few bytes. Without such room, this is longer than
-  // what has not fit already.
+  // second choice, because it may be far away, and an edit in place must change few bytes.
   const Pieces wide{pieces.before, pieces.member + ',', header.substr(std::max(slot.behind, slot.end))};
-  if (wide.size() <= room) return join(wide, room, false);
+  if (slot.behind > slot.end && wide.size() <= room) return join(wide, room, false);
 
-  if (slot.begin == slot.brace + 1) {  // or there is room before the header
+  if (slot.begin == slot.brace + 1 && slot.brace > 0) {  // or there is room before the header
     pieces.before = {};
     pieces.member.insert(pieces.member.begin(), '{');
     if (pieces.size() <= room) return join(pieces, room, false);

@@ -45,10 +45,9 @@ bool is_same_path(std::string_view a, std::string_view b) {
   }
 }
 
-// Of two spellings of a path, at least one has such parts.
 bool has_redundant_parts(std::string_view name) {
-  return starts_with(name, "./") || ends_with(name, "/") || ends_with(name, "/.") || name.find("//") != name.npos ||
-         name.find("/./") != name.npos;
+  return name == "." || starts_with(name, "./") || ends_with(name, "/") || ends_with(name, "/.") ||
+         name.find("//") != name.npos || name.find("/./") != name.npos;
 }
 
 // Returns the same hash for every spelling of a path.
