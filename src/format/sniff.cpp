@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "format/length_prefix.hpp"
 
 namespace st::format {
 
@@ -77,8 +78,10 @@ void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size) {
   if (is_html(text)) {
     fail_at(Status::format, 0, "not a safetensors file: it is an HTML or XML page, such as a download's error message");
   }
-  if (starts_with(text, "{"))
+  // A header's length may begin with this byte, too, but ends with zeros.
+  if (starts_with(text, "{") && text.substr(0, kLengthBytes).find('\0') == text.npos) {
     fail_at(Status::format, 0, "not a safetensors file: it is JSON text without the length field");
+  }
   const bool zeros = std::all_of(text.begin(), text.end(), [](char c) { return c == '\0'; });
   if (zeros && text.size() > 8) {
     fail_at(Status::format, 0, "not a safetensors file: it begins with zeros, as an unfinished download of {} does",

@@ -105,6 +105,10 @@ TEST(OtherKinds, APageOfHtmlOrXmlWhateverItsCase) {
   EXPECT_EQ(kind_of("x<html"), "");
 }
 
+TEST(OtherKinds, ALengthThatBeginsLikeJsonIsNoText) {
+  EXPECT_EQ(kind_of("{\0\0\0\0\0\0\0{\"a\":"s), "");  // of a header of 123 bytes
+}
+
 TEST(OtherKinds, MoreThanEightZerosAreAnUnfinishedDownload) {
   for (const std::size_t size : {0U, 1U, 7U, 8U}) EXPECT_EQ(kind_of(std::string(size, '\0')), "") << size;
   for (const std::size_t size : {9U, 64U}) {
