@@ -128,8 +128,6 @@ st_status st_writer_finish(st_writer* writer, st_error* err) {
   });
 }
 
-void st_writer_free(st_writer* writer) {
-  if (writer != nullptr) delete &writer_of(writer);
-}
+void st_writer_free(st_writer* writer) { delete reinterpret_cast<core::Writer*>(writer); }
 
 }  // extern "C"
