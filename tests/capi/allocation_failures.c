@@ -225,17 +225,20 @@ static st_status open_stored(void *ctx, const char *name, st_source *out, st_err
   return ST_OK;
 }
 
-static st_status open_store(void) {
+static st_status open_store_closed_by(void (*closes)(void *ctx)) {
   st_store store = ST_INIT(st_store);
   st_file *out = NULL;
   store.open = open_stored;
-  store.close = release;
+  store.close = closes;
   released = 0;
   const st_status status = st_open_store(&store, "stored.safetensors", NULL, &out, &error);
   if (status == ST_OK) add_listing(out);
   st_free(out);
-  return released == 1 ? status : WRONG;
+  return released == (closes != NULL) ? status : WRONG;
 }
+
+static st_status open_store(void) { return open_store_closed_by(release); }
+static st_status open_store_without_close(void) { return open_store_closed_by(NULL); }
 
 static st_status open_path_n(void) {
   st_file *out = NULL;
@@ -636,6 +639,7 @@ static const test_case kCases[] = {
     {"st_open_source", open_source, NULL, 0},
     {"st_open_source, serial", open_serial_source, NULL, 0},
     {"st_open_store", open_store, NULL, 0},
+    {"st_open_store without close", open_store_without_close, NULL, 0},
     {"st_open_n", open_path_n, NULL, 0},
     {"st_get_header", header_of, NULL, 0},
     {"st_list_tensors, mapped", list_mapped, NULL, 0},

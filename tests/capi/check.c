@@ -43,6 +43,7 @@ static void report_is(const char *path, const st_open_options *options, const ex
     const size_t end = strlen(rows[i].path);
     CHECK_FOR(found->message, found->struct_size == sizeof *found);
     CHECK_FOR(found->message, found->status == rows[i].status && found->flags == rows[i].flags);
+    CHECK_FOR(found->message, (found->os_error != 0) == (strstr(found->message, "is missing") != NULL));
     CHECK_FOR(found->path, found->path_len >= end && strcmp(found->path + found->path_len - end, rows[i].path) == 0);
     CHECK_FOR(found->message, (found->tensor != NULL) == (rows[i].tensor != NULL));
     CHECK_FOR(found->message, found->tensor != NULL || found->tensor_len == 0);
@@ -179,8 +180,10 @@ static void of_more_than_is_told(void) {
   test_save("x.safetensors", file.data, file.size);
   test_release(&file);
   CHECK(st_check("x.safetensors", NULL, &report, NULL) == ST_OK && st_count_findings(report) == MOST + 1);
+  CHECK(st_get_finding(report, 0)->offset == 8 + strlen(header));
   last = st_get_finding(report, MOST);
   CHECK(strstr(last->message, "the rest is omitted") != NULL && last->tensor == NULL && last->tensor_len == 0);
+  CHECK(last->offset == UINT64_MAX);
   st_report_free(report);
   free(header);
 }

@@ -10,6 +10,7 @@ typedef struct machine {
   size_t ends[kMostCopies]; /* of the copies of each mark */
   size_t count, marks, waits, slots, most_slots, closed;
   size_t slot_bytes;
+  const void *stream; /* that the copies follow */
 } machine;
 
 static void *host_alloc(void *ctx, size_t size) {
@@ -46,6 +47,13 @@ static int32_t wait_for(void *ctx, uint32_t queue, uint64_t mark) {
   return 0;
 }
 
+static int32_t after(void *ctx, void *stream) {
+  machine *self = ctx;
+  CHECK(self->marks == 0);
+  self->stream = stream;
+  return 0;
+}
+
 static void close_device(void *ctx) { ++((machine *)ctx)->closed; }
 
 static st_device *open_machine(machine *self, uint64_t staging_bytes) {
@@ -59,6 +67,7 @@ static st_device *open_machine(machine *self, uint64_t staging_bytes) {
   ops.host_free = host_free;
   ops.copy = copy;
   ops.wait = wait_for;
+  ops.after = after;
   ops.close = close_device;
   options.queues = 3;
   options.staging_bytes = staging_bytes;
@@ -85,7 +94,7 @@ static void test_a_plan(const st_file *file, uint64_t staging_bytes) {
   memset(host, 0, sizeof host);
   CHECK(st_plan_new(file, &plan, &err) == ST_OK);
   CHECK(st_plan_add_device(plan, device, NULL, m, NULL, NULL, NULL, whole, sizeof whole, &err) == ST_OK);
-  CHECK(st_plan_add_device(plan, device, NULL, m, begin, end, NULL, columns, sizeof columns, &err) == ST_OK);
+  CHECK(st_plan_add_device(plan, device, told, m, begin, end, NULL, columns, sizeof columns, &err) == ST_OK);
   CHECK(st_plan_add(plan, m, NULL, NULL, NULL, host, sizeof host, &err) == ST_OK);
   st_device_free(device);
   CHECK(self.closed == 0); /* the plan keeps it open */
@@ -96,7 +105,7 @@ static void test_a_plan(const st_file *file, uint64_t staging_bytes) {
   CHECK(memcmp(whole, expected, sizeof whole) == 0 && memcmp(host, expected, sizeof host) == 0);
   for (i = 0; i < sizeof columns; ++i) CHECK(columns[i] == expected[i / 10 * kColumns + 20 + i % 10]);
   CHECK(told[0] == 1 && told[1] == 1 && told[2] == 1);
-  CHECK(self.waits == self.marks && self.marks > 0);
+  CHECK(self.waits == self.marks && self.marks > 0 && self.stream == told);
   CHECK(self.most_slots * self.slot_bytes <= (staging_bytes == 0 ? 64U << 20 : staging_bytes));
   st_plan_get_stats(plan, &stats);
   CHECK(stats.bytes_wanted == 2 * sizeof whole + sizeof columns && stats.bytes_copied == sizeof whole + sizeof columns);

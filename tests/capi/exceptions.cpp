@@ -84,7 +84,8 @@ void each_kind_has_its_status() {
     const st_source source = source_of(thrower);
     st_file* file = nullptr;
     auto err = ST_INIT(st_error);
-    expect(st_open_source(&source, nullptr, &file, &err) == status && err.status == status, "the status of opening");
+    expect(st_open_source(&source, nullptr, &file, &err) == status && err.status == status && err.os_error == 0,
+           "the status of opening");
     expect(std::string(err.message) == message, std::string("opening says: ") + err.message);
     expect(file == nullptr && thrower.closed == 1, "and the source is closed");
     expect(st_open_source(&source, nullptr, &file, nullptr) == status, "also where nobody asks for more");

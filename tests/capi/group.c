@@ -390,7 +390,12 @@ static void test_wrong_option_without_memory(const test_bytes *bytes) {
 }
 #endif
 
-/* These are errors of one process, without a call of a group's function. */
+static int32_t failing_allreduce(void *ctx, st_reduce op, uint64_t *values, size_t n) {
+  (void)ctx, (void)op, (void)values, (void)n;
+  return 1;
+}
+
+/* Only a valid group's function is called. */
 static void test_invalid_groups(const test_bytes *bytes) {
   process alone;
   st_group group = ST_INIT(st_group);
@@ -404,8 +409,10 @@ static void test_invalid_groups(const test_bytes *bytes) {
   run(&alone, 0);
   CHECK_FOR("rank 0 of 0", alone.status == ST_ERR_ARGUMENT);
   group.size = 2;
+  group.alltoallv = alltoallv;
   run(&alone, 0);
   CHECK_FOR("no allreduce", alone.status == ST_ERR_ARGUMENT);
+  group.alltoallv = NULL;
   group.allreduce = allreduce;
   run(&alone, 0);
   CHECK_FOR("no alltoallv", alone.status == ST_ERR_ARGUMENT);
@@ -416,6 +423,10 @@ static void test_invalid_groups(const test_bytes *bytes) {
   group.size = 8192;
   run(&alone, 0);
   CHECK_FOR("too many", alone.status == ST_ERR_UNSUPPORTED);
+  group.size = 8191;
+  group.allreduce = failing_allreduce;
+  run(&alone, 0);
+  CHECK_FOR("as many as possible", alone.status == ST_ERR_CALLBACK);
   group.size = 3;
   group.flags = 1;
   run(&alone, 0);

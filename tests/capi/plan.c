@@ -1,5 +1,11 @@
 /* Plans, slices and buffers as a C program uses them.
  * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE 1
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +163,21 @@ static void test_plans(st_file *file) {
   free(whole);
 }
 
+#if defined(__linux__)
+/* Returns how many bytes of a new buffer are in memory. */
+static size_t bytes_there(size_t size, uint32_t flags) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  unsigned char *const there = calloc(size / page, 1);
+  size_t i, count = 0;
+  void *buffer = NULL;
+  CHECK(st_buffer_new(size, flags, 2, &buffer, NULL) == ST_OK && mincore(buffer, size, there) == 0);
+  for (i = 0; i < size / page; ++i) count += there[i] & 1;
+  st_buffer_free(buffer);
+  free(there);
+  return count * page;
+}
+#endif
+
 static void test_buffers(void) {
   const uint64_t sizes[] = {0, 1, 4096, 5000000};
   st_error err = ST_INIT(st_error);
@@ -172,6 +193,9 @@ static void test_buffers(void) {
     st_buffer_free(buffer);
   }
   st_buffer_free(NULL);
+#if defined(__linux__)
+  CHECK(bytes_there(64 << 20, 0) == 64 << 20 && bytes_there(64 << 20, ST_BUFFER_LAZY) == 0);
+#endif
   CHECK(st_buffer_new(UINT64_MAX, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
   CHECK(st_buffer_new((uint64_t)1 << 62, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
   CHECK(st_buffer_new(1, 2, 0, &buffer, &err) == ST_ERR_UNSUPPORTED);

@@ -51,6 +51,7 @@ static void each_getter(st_io io) {
   size_t len = 0, value_len = 0;
   const char *value = NULL;
   unsigned char bytes[20];
+  st_error err = ST_INIT(st_error);
   st_file *file = opened(kIndex, &options);
   CHECK(st_count_shards(file) == 2 && st_count_tensors(file) == 4);
   CHECK(st_get_tensor_at(file, 3) == st_get_tensor(file, "d") && st_get_tensor_at(file, 4) == NULL);
@@ -73,6 +74,8 @@ static void each_getter(st_io io) {
   CHECK(st_get_shard_size(file, 1) == 8 + strlen(kSecondHeader) + 20 && st_get_shard_size(file, 2) == 0);
   CHECK(st_read_shard(file, 1, 8 + strlen(kSecondHeader), bytes, 20, NULL) == ST_OK && bytes[19] == 19);
   CHECK(st_read_shard(file, 2, 0, bytes, 1, NULL) == ST_ERR_RANGE);
+  CHECK(st_check_unchanged(file, 2, &err) == ST_ERR_RANGE);
+  CHECK_FOR(err.message, strcmp(err.message, "no shard 2: the checkpoint has 2") == 0);
   CHECK(st_tensor_read(st_get_tensor(file, "d"), bytes, 4, NULL) == ST_OK && bytes[0] == 16);
   CHECK(st_count_warnings(file) == 0 && st_get_warning(file, 0) == NULL);
   st_free(file);

@@ -205,8 +205,10 @@ static void failures_are_those_of_the_store(void) {
   expect_failure(from, "absent.index.json", ST_ERR_OPEN, "'absent.index.json': the store has no such file");
   expect_failure(from, "models/", ST_ERR_ARGUMENT, "is not the name of a file");
   expect_failure(from, "", ST_ERR_ARGUMENT, "is not the name of a file");
-  from->fails = "models/sub/two.safetensors";
   from->fails_with = ST_ERR_NOT_FOUND;
+  from->fails = "alone.safetensors";
+  expect_failure(from, "alone.safetensors", ST_ERR_OPEN, "'alone.safetensors' is locked away");
+  from->fails = "models/sub/two.safetensors";
   expect_failure(from, "models/m.index.json", ST_ERR_SHARD, "shard 'sub/two.safetensors' is missing");
   from->fails_with = ST_ERR_READ;
   expect_failure(from, "models/m.index.json", ST_ERR_READ, "is locked away");
@@ -339,11 +341,11 @@ static void a_plan_uses_what_a_source_states(void) {
   store *const from = new_store();
   st_read_options options = ST_INIT(st_read_options);
   from->given.parallel = 1;
-  from->given.chunk_bytes = 1 << 20;
+  from->given.chunk_bytes = 768 << 10;
   from->given.gap_bytes = 1;
   st_file *const file = open_big(from, header, sizeof header);
   run_plan(from, file, 1, NULL);
-  CHECK(from->longest == 1 << 20 && from->reads <= 5 && from->read_bytes == BIG);
+  CHECK(from->longest == 768 << 10 && from->reads <= 7 && from->read_bytes == BIG);
   run_plan(from, file, 0, NULL);
   CHECK(from->reads == 1 && from->read_bytes == SMALLS * SMALL); /* they are adjacent in the file */
   options.threads = 1;
@@ -397,12 +399,18 @@ static st_status read_meeting(void *ctx, uint64_t offset, void *dst, size_t n, s
   return ST_OK;
 }
 
+static pthread_t opener;
+static int opened_elsewhere;
+
 static st_status open_meeting(void *ctx, const char *name, st_source *out, st_error *err) {
+  const struct timespec a_moment = {0, 1000000};
   const test_bytes *file = ctx;
   (void)err;
   if (name[0] != 'm') {
     file = &shards[name[0] - '0'];
     if (meet_in_open) meet();
+    if (!meet_in_open) nanosleep(&a_moment, NULL); /* in which another thread could begin */
+    if (!meet_in_open && !pthread_equal(pthread_self(), opener)) opened_elsewhere = 1;
   }
   out->ctx = (void *)(uintptr_t)file;
   out->size = file->size;
@@ -460,6 +468,10 @@ static void as_many_are_opened_and_read_at_once_as_are_stated(void) {
   text = text_of(index);
   given.ctx = &text;
   given.open = open_meeting;
+  given.parallel = 1;
+  opener = pthread_self();
+  CHECK(st_open_store(&given, "m.index.json", NULL, &file, NULL) == ST_OK && !opened_elsewhere);
+  st_free(file);
   given.parallel = MEETING;
   meet_in_open = 1;
   CHECK(st_open_store(&given, "m.index.json", NULL, &file, NULL) == ST_OK && met);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE 1
 #include "test.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -97,6 +98,9 @@ static void test_refused(const char *path) {
   CHECK(st_writer_begin(writer, path, &options, &refusal) == ST_ERR_UNSUPPORTED);
   CHECK_FOR(refusal.message, strstr(refusal.message, "unknown format 258") != NULL);
   options.format = 0;
+  options.reserved = 1;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
+  options.reserved = 0;
   options.data_alignment = 24;
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
   options.data_alignment = UINT64_C(1) << 21;
@@ -149,6 +153,30 @@ static void test_flags(const char *path) {
       st_free(file);
     }
   }
+}
+
+/* Which file is replaced: one behind a link or the link, and one that was removed in the meantime. */
+static void test_targets(const char *path, const char *link) {
+  static const uint32_t kFlags[] = {0, ST_WRITE_REPLACE_LINK, ST_WRITE_ONLY_UNCHANGED};
+  for (size_t i = 0; i < sizeof kFlags / sizeof kFlags[0]; ++i) {
+    for (int removed = 0; removed < 2; ++removed) {
+      st_write_options options = ST_INIT(st_write_options);
+      st_writer *writer = NULL;
+      struct stat status;
+      unlink(link);
+      close(open(path, O_WRONLY | O_CREAT, 0600));
+      CHECK(symlink(path, link) == 0);
+      options.flags = kFlags[i];
+      CHECK_OK(st_writer_new(&writer, &err));
+      CHECK_OK(st_writer_begin(writer, link, &options, &err));
+      if (removed) unlink(path);
+      const int kept = removed && kFlags[i] == ST_WRITE_ONLY_UNCHANGED;
+      CHECK(st_writer_finish(writer, NULL) == (kept ? ST_ERR_STATE : ST_OK));
+      st_writer_free(writer);
+      CHECK(lstat(link, &status) == 0 && S_ISLNK(status.st_mode) == (kFlags[i] != ST_WRITE_REPLACE_LINK));
+    }
+  }
+  unlink(link);
 }
 
 static void test_alignments(const char *path) {
@@ -247,15 +275,22 @@ static void test_edit_options(const char *path) {
     CHECK_OK(st_edit_metadata(path, &key, &long_value, 1, &options, &err));
     CHECK((syncs > 0) == sync);
     CHECK((inode_of(path) == before) == (ST_LINUX_IO && !sync)); /* other systems have no locks for it */
+    options = ST_INIT(st_write_options);
+    options.flags = sync ? ST_WRITE_SYNC : 0;
+    syncs = 0;
+    CHECK_OK(st_tensor_write(path, "a", "y", 1, &options, &err));
+    CHECK((syncs > 0) == sync);
   }
 }
 
 static void test_empty_map_is_not_none(const char *path) {
-  st_file *file = NULL;
+  st_file *file = NULL, *without_map = NULL;
   size_t len = 0;
+  CHECK_OK(st_open_memory("\2\0\0\0\0\0\0\0{}", 10, NULL, NULL, NULL, &without_map, &err));
   for (int with_map = 0; with_map < 3; ++with_map) {
     st_writer *writer = NULL;
     CHECK_OK(st_writer_new(&writer, &err));
+    if (with_map == 0) CHECK_OK(st_writer_copy_metadata(writer, without_map, &err));
     if (with_map == 1) CHECK_OK(st_writer_set_metadata(writer, NULL, NULL, &err));
     if (with_map == 2) CHECK_OK(st_writer_set_metadata_n(writer, NULL, 0, NULL, 0, &err)); /* wrote an empty key */
     CHECK(st_writer_set_metadata_n(writer, NULL, 1, "", 0, NULL) == ST_ERR_ARGUMENT);
@@ -266,6 +301,7 @@ static void test_empty_map_is_not_none(const char *path) {
     CHECK(strncmp(st_get_header(file, 0, &len), with_map ? "{\"__metadata__\":{}}" : "{}", with_map ? 19 : 2) == 0);
     st_free(file);
   }
+  st_free(without_map);
 }
 
 int main(void) {
@@ -284,6 +320,7 @@ int main(void) {
   test_empty_map_is_not_none(b);
   test_flags(b);
   test_alignments(b);
+  test_targets(a, b);
   unlink(a);
   unlink(b);
   CHECK(rmdir(folder) == 0);
