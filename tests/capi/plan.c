@@ -1,7 +1,7 @@
 /* Plans, slices and buffers as a C program uses them.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
-#if defined(__linux__)
+#if ST_LINUX_IO
 #include <sys/mman.h>
 #include <unistd.h>
 #endif
@@ -163,7 +163,7 @@ static void test_plans(st_file *file) {
   free(whole);
 }
 
-#if defined(__linux__)
+#if ST_LINUX_IO
 /* Returns how many bytes of a new buffer are in memory. */
 static size_t bytes_there(size_t size, uint32_t flags) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -193,7 +193,7 @@ static void test_buffers(void) {
     st_buffer_free(buffer);
   }
   st_buffer_free(NULL);
-#if defined(__linux__)
+#if ST_LINUX_IO
   CHECK(bytes_there(64 << 20, 0) == 64 << 20 && bytes_there(64 << 20, ST_BUFFER_LAZY) == 0);
 #endif
   CHECK(st_buffer_new(UINT64_MAX, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
