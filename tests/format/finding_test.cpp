@@ -182,6 +182,13 @@ TEST(Diagnose, KeepsTheNameOfATensorOnce) {
   const Findings found = diagnose(R"({"a":{}})", 0);
   ASSERT_EQ(found.size(), 3U);
   for (const Finding& finding : found) EXPECT_EQ(finding.tensor, found[0].tensor);
+
+  // 306 a, 305, 307 a
+  const Findings others =
+      diagnose(R"({"__metadata__":{"k":"","k":""},"a":{"dtype":"?","shape":[1],"data_offsets":[2,3]}})", 3);
+  ASSERT_EQ(others.size(), 3U);
+  EXPECT_EQ(others[1].tensor, nullptr);
+  EXPECT_EQ(others[2].tensor, others[0].tensor);
 }
 
 // "STATUS OFFSET TENSOR".
