@@ -536,6 +536,7 @@ TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(kSize + 8);
   file.copy_at(8, source, 0, kSize);
+  file.copy_at(16384, source, 8192, 8192);  // nothing but a hole
   file.commit();
   struct stat status {};
   ASSERT_EQ(stat(path().c_str(), &status), 0);

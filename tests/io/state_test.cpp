@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,6 +21,8 @@
 #include "io/directory.hpp"
 #include "io/edited_file.hpp"
 #include "io/posix/edit.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/system.hpp"
 #include "io/posix/temp_file.hpp"
 #include "read_faults.hpp"
 #include "refuse.hpp"
@@ -109,6 +112,19 @@ TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
   EXPECT_FALSE(EditLock::shared(-1).held());
   const EditLock header = EditLock::exclusive(one.get());
   EXPECT_EQ(set_byte_lock(two.get(), LockedByte::data, ByteLock::exclusive), 0);
+}
+
+// Who waits for the header does not write bytes yet, and nobody writes what has not changed lately.
+TEST_F(StateTest, a_file_whose_bytes_are_locked_is_being_written) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  put(path(), "bytes");
+  const Descriptor editor(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  for (const LockedByte byte : {LockedByte::header, LockedByte::data}) {
+    ASSERT_EQ(set_byte_lock(editor.get(), byte, ByteLock::exclusive), 0);
+    const bool writes = byte == LockedByte::data;
+    EXPECT_EQ(RegularFile::open(path().c_str()).overwritten(), writes ? Overwritten::yes : Overwritten::no);
+    ASSERT_EQ(set_byte_lock(editor.get(), byte, ByteLock::none), 0);
+  }
 }
 
 // At each attempt, another process replaces the opened file.
@@ -206,6 +222,15 @@ TEST_F(StateTest, a_lease_is_not_waited_for_without_patience) {
   if (!holder.has()) GTEST_SKIP() << "no leases on this filesystem, or not for this user";
   EXPECT_FALSE(open_regular(AT_FDCWD, path().c_str(), O_RDONLY, std::chrono::seconds(0)));
   EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(StateTest, who_waits_for_a_lease_sleeps_meanwhile) {
+  put(path(), "x");
+  const auto begin = std::chrono::steady_clock::now();
+  read_faults::arm({"open", 0, 10, EAGAIN});
+  EXPECT_TRUE(open_regular(AT_FDCWD, path().c_str(), O_RDONLY));
+  read_faults::disarm();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
 }
 
 // The kernel would break the lease after 45 seconds.

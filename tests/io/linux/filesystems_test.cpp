@@ -156,6 +156,8 @@ TEST_F(FuseTest, what_the_server_overwrites_is_noticed_at_once) {
     file.release_descriptor(false);
     EXPECT_EQ(file.overwritten(), Overwritten::yes) << kept;
   }
+  put(real() / "x", "the newest bytes");
+  EXPECT_EQ(RegularFile::open(at().c_str()).size(), 16U);
 }
 
 TEST_F(FuseTest, a_save_over_one_file_notices_what_the_server_overwrites) {
@@ -331,10 +333,14 @@ TEST_F(ClockTest, only_one_that_is_ahead_hides_a_recent_change) {
   for (const auto& [offset, recent] : cases) {
     put(path(), formatted("{}", offset));
     const Descriptor file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+    FileSource source(RegularFile::open(path().c_str()), 0, 1);
     faults::set_clock(offset);
     struct stat status {};
     ASSERT_EQ(fstat(file.get(), &status), 0);
     EXPECT_EQ(changed_lately(status), recent) << offset;
+    EXPECT_EQ(source.changed_lately(), recent) << offset;
+    source.release_descriptor();
+    EXPECT_FALSE(source.changed_lately());  // nothing tells without a descriptor
   }
 }
 

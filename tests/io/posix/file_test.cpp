@@ -29,10 +29,17 @@
 namespace st::io::file_test {
 namespace {
 
+TEST(Descriptor, IsClosedWhenAnotherTakesItsPlace) {
+  Descriptor kept(::open("/", O_RDONLY | O_CLOEXEC));
+  const int first = kept.get();
+  kept = Descriptor(::open("/", O_RDONLY | O_CLOEXEC));
+  EXPECT_TRUE(kept && fcntl(first, F_GETFD) < 0);
+}
+
 class KeptDescriptorTest : public FolderTest {};
 
 // Returns 1 if the source kept the descriptor of this number, 0 if it was mapped instead, otherwise 2.
-int keeps(const std::string& path, int number, rlim_t most) {
+int keeps(const std::string& path, int number, rlim_t most, Mode mode, bool may_keep_open) {
   for (int i = 3; i < 1024; ++i) ::close(i);
   ::close(number);
   int last = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -41,7 +48,7 @@ int keeps(const std::string& path, int number, rlim_t most) {
   const rlimit limit{most, most};
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 3;
   FileSource source(RegularFile::open(path.c_str()), 0, 9000);
-  source.prepare(Mode::automatic, true);
+  source.prepare(mode, may_keep_open);
   if (source.file().descriptor() == number && !source.is_mapped()) return 1;
   return source.file().descriptor() < 0 && source.is_mapped() ? 0 : 2;
 }
@@ -52,13 +59,23 @@ TEST_F(KeptDescriptorTest, is_among_the_first_quarter_and_the_first_64) {
     rlim_t most;
     int number;
     bool kept;
+    Mode mode = Mode::automatic;
+    bool may_keep_open = true;
   } cases[] = {
-      {1024, 3, true}, {1024, 63, true}, {1024, 64, false}, {1024, 65, false},
-      {43, 9, true},   {43, 10, false},  {44, 10, true},
+      {1024, 3, true},
+      {1024, 63, true},
+      {1024, 64, false},
+      {1024, 65, false},
+      {43, 9, true},
+      {43, 10, false},
+      {44, 10, true},
+      {1024, 3, false, Mode::automatic, false},
+      {1024, 64, true, Mode::read},  // nothing else leads to its bytes
   };
-  for (const auto& [most, number, kept] : cases) {
-    const int result = in_child([&, most = most, number = number] { return keeps(path(), number, most); });
-    EXPECT_EQ(result, kept ? 1 : 0) << most << ' ' << number;
+  for (const auto& given : cases) {
+    const int result =
+        in_child([&] { return keeps(path(), given.number, given.most, given.mode, given.may_keep_open); });
+    EXPECT_EQ(result, given.kept ? 1 : 0) << given.most << ' ' << given.number;
   }
 }
 
@@ -258,6 +275,38 @@ TEST_F(WriteAllTest, writes_all_of_it_or_says_why_not) {
   }
 }
 
+// The kernel may copy less than it was asked for. An errno of an earlier call is none of this copy.
+TEST_F(WriteAllTest, a_copy_in_the_kernel_goes_on_where_it_was_cut_short) {
+  put(path("source"), "0123456789abcdefghij");
+  const Descriptor source(::open(path("source").c_str(), O_RDONLY | O_CLOEXEC));
+  put(path("probe"), "");
+  const Descriptor probe(::open(path("probe").c_str(), O_WRONLY | O_CLOEXEC));
+  if (copy_in_kernel(source.get(), 0, probe.get(), 0, 1) != 1) GTEST_SKIP() << "no copies in the kernel";
+  const struct {
+    Action action;
+    int error;
+    std::uint64_t done;
+    std::size_t calls;
+  } cases[] = {{Action::none, 0, 10, 1},
+               {Action::cut_short, 0, 10, 2},
+               {Action::fail, EINTR, 10, 2},
+               {Action::fail, ENOSPC, 0, 1}};
+  for (const auto& [action, error, done, calls] : cases) {
+    put(path(), std::string(20, '.'));
+    const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+    faults::Plan plan;
+    plan.at = 0;
+    plan.action = action;
+    plan.error = error;
+    faults::arm(plan);
+    errno = EINTR;
+    EXPECT_EQ(copy_in_kernel(source.get(), 1, file.get(), 3, 10), done) << error;
+    EXPECT_EQ(faults::calls().size(), calls) << error;
+    faults::disarm();
+    EXPECT_EQ(contents(path()), done == 0 ? std::string(20, '.') : "...123456789a.......") << error;
+  }
+}
+
 TEST_F(WriteAllTest, sleeps_until_a_full_pipe_has_room) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()) | fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
@@ -325,6 +374,12 @@ TEST_F(WriteAllTest, a_limit_of_size_is_an_error_and_no_signal) {
       {"as a stream", [](int file, int) { return write_all(file, std::string(2000, 'x').data(), 2000); }, EFBIG},
       {"by its length", [](int file, int) { return set_length(file, 1001); }, EFBIG},
       {"by its length, not too much", [](int file, int) { return set_length(file, 1000); }, 0},
+      {"by its space, not too much",
+       [](int file, int) {
+         errno = ENOSPC;  // of an earlier call
+         return take_space(file, 1000);
+       },
+       0},
       {"by its space", [](int file, int) { return take_space(file, 2000); }, has_linux_io() ? EFBIG : 0},
       {"by a copy", [](int file, int source) { return copy_in_kernel(source, 0, file, 1000, 4000) == 0 ? 0 : EIO; }, 0},
       {"by a copy that takes space",
