@@ -203,6 +203,10 @@ TEST_F(FuseTest, another_file_under_the_name_is_never_read) {
   write(at(), "new bytes");
   std::string bytes(9, '\0');
   EXPECT_EQ(error_of([&] { source.read_at(0, bytes.data(), bytes.size()); }).status, Status::read);
+  RegularFile edited = RegularFile::open(at().c_str());
+  edited.release_descriptor(false);
+  put(at(), "edited in place");
+  EXPECT_EQ(error_of([&] { edited.read_at(0, bytes.data(), 1); }).status, Status::read);
 }
 
 TEST_F(FuseTest, an_edit_in_place_is_locked_against_processes_of_this_machine) {
