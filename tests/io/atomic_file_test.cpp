@@ -236,11 +236,12 @@ TEST_P(AtomicFileTest, a_new_file_gets_no_name_after_a_last_look_that_fails) {
 TEST_P(AtomicFileTest, a_new_file_has_the_rights_of_one_that_appeared_before_it_has_a_name) {
   static fs::path here;
   static int readable;
+  static void (*const appear)() = [] {
+    put(here / "x", "private");
+    fs::permissions(here / "x", fs::perms{0600});
+  };
   here = folder;
   readable = 0;
-  AtomicFile file = AtomicFile::create(path().c_str(), {});
-  put(path(), "private");
-  fs::permissions(path(), fs::perms{0600});
   faults::Plan watching;
   watching.no_nameless_files = GetParam();
   watching.only_refusals = true;
@@ -248,10 +249,18 @@ TEST_P(AtomicFileTest, a_new_file_has_the_rights_of_one_that_appeared_before_it_
     if (name != std::string("x")) return;
     for (const auto& entry : fs::directory_iterator(here)) readable += (mode_of(entry.path()) & 077) != 0 ? 1 : 0;
   };
-  faults::arm(watching);
-  file.commit();
-  faults::disarm();
-  EXPECT_EQ(readable, 0);
+  for (const bool when_linked : {false, true}) {
+    fs::remove(path());
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    if (!when_linked) appear();
+    watching.before_link = [](int, const char* name) {
+      if (name == std::string("x")) appear();
+    };
+    faults::arm(watching);
+    file.commit();
+    faults::disarm();
+    EXPECT_EQ(readable, 0) << when_linked;
+  }
 }
 
 // Also between the last look at the name and the link to it.
@@ -646,6 +655,7 @@ TEST_P(AtomicFileTest, the_space_that_is_taken_is_the_new_files) {
   ASSERT_EQ(stat(path().c_str(), &status), 0);
   ASSERT_EQ(changes.size(), 1U);
   EXPECT_EQ(changes[0].inode, status.st_ino);
+  EXPECT_EQ(changes[0].value, 100U);
 }
 
 // Truncating a file during its copy gives an error, not zeros.
@@ -774,6 +784,11 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_to_the_owner_of_the_target_is_rem
             0);
   write(path(), "new");
   EXPECT_EQ(names(), (Names{of_another, "x"}));
+  // The owner of a new file is the user, who removes nothing of root.
+  put(path(".y.st-new-0"), "root's");
+  ASSERT_EQ(chown(folder.c_str(), 12345, 12345), 0);
+  EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { write(path("y"), "new"); }).os_error; }), 0);
+  EXPECT_TRUE(fs::exists(path(".y.st-new-0")));
 }
 
 TEST_P(AtomicFileTest, litter_that_another_user_takes_over_is_not_removed) {
@@ -887,6 +902,7 @@ TEST_P(AtomicFileTest, the_bytes_of_a_replacement_are_on_their_way_before_it_is_
       const auto renamed =
           std::find_if(calls.begin(), calls.end(), [](const auto& call) { return call.starts_with("rename"); });
       EXPECT_EQ(begun < renamed && begun != calls.end(), replaces && !syncs) << replaces << syncs;
+      EXPECT_EQ(std::count(calls.begin(), calls.end(), "close of none"), 0);
     }
   }
 }
@@ -1210,6 +1226,13 @@ TEST_P(AtomicFileTest, the_folder_may_move_while_the_file_is_written) {
   fs::rename(path("a"), path("b"));
   file.commit();
   EXPECT_EQ(contents(path("b/x")), "x");
+}
+
+TEST_P(AtomicFileTest, a_folder_that_is_gone_is_an_error) {
+  fs::create_directory(path("sub"));
+  AtomicFile file = AtomicFile::create(path("sub/x").c_str(), {});
+  fs::remove_all(path("sub"));
+  EXPECT_EQ(error_of([&] { file.commit(); }).os_error, ENOENT);
 }
 
 }  // namespace

@@ -345,7 +345,7 @@ int sync_file_range(int file, off64_t offset, off64_t n, unsigned flags) {
 
 int close(int file) {
   const int flags = fcntl(file, F_GETFL);
-  const Action action = next(flags >= 0 && (flags & O_ACCMODE) != O_RDONLY ? "close written" : "close");
+  const Action action = next(flags < 0 ? "close of none" : (flags & O_ACCMODE) != O_RDONLY ? "close written" : "close");
   const int error = errno;
   const long result = c_library_close(file);
   if (action == Action::fail) {

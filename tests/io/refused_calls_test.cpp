@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -209,13 +210,16 @@ TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_ren
 }
 
 TEST_F(RefusedCallsTest, a_file_with_a_name_is_written_where_there_are_no_locks) {
-  const int result = in_child([&] {
-    refuse_nameless_files();
-    if (!refuse({SYS_flock}, ENOLCK)) return 255;
-    return error_of([&] { write(path(), "new"); }).os_error;
-  });
-  if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
-  EXPECT_EQ(result, 0);
+  for (const auto& [refusal, told] : {std::pair{ENOLCK, 0}, {EWOULDBLOCK, EEXIST}}) {  // and where others hold them
+    const int result = in_child([&, refusal = refusal] {
+      refuse_nameless_files();
+      if (!refuse({SYS_flock}, refusal)) return 255;
+      return error_of([&] { write(path(), "new"); }).os_error;
+    });
+    if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(result, told);
+    EXPECT_EQ(files(), 1U);
+  }
 }
 
 // No call could give it a name later.
@@ -293,6 +297,14 @@ TEST_F(RefusedCallsTest, what_cannot_be_locked_is_not_said_to_be) {
   });
   if (held == 255) GTEST_SKIP() << "this system has no filters of calls";
   EXPECT_EQ(held, 0);
+  // An interrupted attempt is repeated, for two seconds.
+  const int repeated = in_child([&] {
+    if (!refuse_file_locks(EINTR)) return 255;
+    const auto begun = std::chrono::steady_clock::now();
+    const int error = EditLock::exclusive(file.get()).error();
+    return error == EINTR && std::chrono::steady_clock::now() - begun >= std::chrono::seconds(2) ? 0 : 1;
+  });
+  EXPECT_EQ(repeated, 0);
 }
 
 // An edit without a lock could undo a save between its last check and its rename.
@@ -635,6 +647,9 @@ TEST_F(RefusedCallsTest, a_file_is_not_marked_after_a_tensor_was_written) {
   EXPECT_TRUE(file.overwrite("x", 3, "ab", 2, false));
   const Descriptor other(::open(path().c_str(), O_RDWR | O_CLOEXEC));
   EXPECT_FALSE(is_byte_locked(other.get(), LockedByte::data));
+  const Descriptor writer(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  set_byte_lock(writer.get(), LockedByte::data, ByteLock::exclusive);
+  EXPECT_EQ(is_byte_locked(other.get(), LockedByte::data), has_linux_io());
 }
 
 // A save without a lock may happen until the rename.
@@ -886,21 +901,23 @@ TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_meanwhile_i
 TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_at_any_moment_is_not_replaced) {
   if (!may_give_files_away()) GTEST_SKIP() << "needs root that may change the owner of files";
   ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
-  for (const bool nameless : {true, false}) {
+  for (const auto& [nameless, replaces] : {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
     bool reached = true;
     for (std::size_t at = 0; reached; ++at) {
-      SCOPED_TRACE(formatted("{} {}", nameless, at));
+      SCOPED_TRACE(formatted("{} {} {}", nameless, replaces, at));
       faults::Plan kernel;
       kernel.no_nameless_files = !nameless;
       kernel.only_refusals = true;
       faults::arm(kernel);
       fs::remove(path());
+      if (replaces) put(path(), "old");
       AtomicFile file = AtomicFile::create(path().c_str(), {});
       read_faults::Plan plan{"stat"};
       plan.before = [&](std::size_t number) {
         if (number != at) return;
-        put(path(), "theirs");
-        EXPECT_EQ(chown(path().c_str(), 12345, 12345), 0);
+        put(path("theirs"), "theirs");
+        EXPECT_EQ(chown(path("theirs").c_str(), 12345, 12345), 0);
+        fs::rename(path("theirs"), path());
       };
       read_faults::arm(plan);
       const Error error = error_of([&] { file.commit(); });

@@ -86,16 +86,20 @@ TEST_F(UserNamespaceTest, what_others_put_into_a_sticky_folder_stays_foreign) {
 
 // The group has no number inside, and is shown by one that a group inside has, too.
 TEST_F(UserNamespaceTest, an_unmapped_group_gives_its_rights_to_no_other) {
-  put(path(), "old");
-  ASSERT_EQ(chown(folder.c_str(), kVictim, kVictim), 0);
-  ASSERT_EQ(chown(path().c_str(), kVictim, kUnmappedGroup), 0);
-  ASSERT_EQ(chmod(path().c_str(), 0660), 0);
-  EXPECT_EQ(in_container([&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);
-  EXPECT_EQ(contents(path()), "new");
-  EXPECT_EQ(mode_of(path()), 0600U);
-  struct stat status {};
-  ASSERT_EQ(stat(path().c_str(), &status), 0);
-  EXPECT_EQ(status.st_gid, kVictim);
+  // New files get the group of the saver, or that of the folder, which has no number inside either.
+  for (const gid_t group : {kVictim, kUnmappedGroup + 1}) {
+    fs::remove(path());
+    put(path(), "old");
+    ASSERT_EQ(chown(folder.c_str(), kVictim, group) | chmod(folder.c_str(), group == kVictim ? 0777 : 02777), 0);
+    ASSERT_EQ(chown(path().c_str(), kVictim, kUnmappedGroup), 0);
+    ASSERT_EQ(chmod(path().c_str(), 0660), 0);
+    EXPECT_EQ(in_container([&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);
+    EXPECT_EQ(contents(path()), "new");
+    EXPECT_EQ(mode_of(path()), 0600U);
+    struct stat status {};
+    ASSERT_EQ(stat(path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_gid, group);
+  }
 }
 
 TEST_F(UserNamespaceTest, a_file_of_an_unmapped_owner_is_given_to_no_other) {

@@ -83,8 +83,8 @@ TEST_F(KeptDescriptorTest, is_among_the_first_quarter_and_the_first_64) {
 TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_closed) {
   const std::string bytes(9000, 'x');
   put(path("old"), bytes);
-  for (const bool nameless : {true, false}) {
-    const int result = in_child([&] {
+  for (const auto& [nameless, links] : {std::pair{true, true}, {true, false}, {false, true}}) {
+    const int result = in_child([&, nameless = nameless, links = links] {
       const int given = fcntl(::open(path("old").c_str(), O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
       for (int i = 0; i < 10; ++i) ::close(i);
       const auto standard_are_free = [] {
@@ -101,6 +101,7 @@ TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_close
       if (folder_of->names() != std::vector<std::string>{"old"} || !standard_are_free()) return 3;
       faults::Plan kernel;
       kernel.no_nameless_files = !nameless;
+      kernel.no_links = !links;
       kernel.only_refusals = true;
       faults::arm(kernel);
       AtomicFile file = AtomicFile::create(path("old").c_str(), {true, true});
@@ -109,11 +110,12 @@ TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_close
       file.commit();
       if (!standard_are_free()) return 5;
       EditedFile edited = EditedFile::open(path("old").c_str());
+      edited.patch(0, "x", 1, false);
       if (!standard_are_free()) return 6;
       AtomicFile stream = AtomicFile::create("/dev/null", {});
       return standard_are_free() ? 0 : 7;
     });
-    EXPECT_EQ(result, 0) << nameless;
+    EXPECT_EQ(result, 0) << nameless << links;
     EXPECT_EQ(contents(path("old")), bytes);
   }
 }

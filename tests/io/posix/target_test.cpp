@@ -411,6 +411,11 @@ TEST_F(AccessTest, a_file_keeps_no_list_of_its_folder_if_the_old_files_is_unknow
   EXPECT_EQ(give_access(file.get(), {geteuid(), getegid(), 0640, {{}, {}, false}}), 0);
   EXPECT_EQ(attribute(path(), kList), "");
   EXPECT_EQ(mode_of(path()), 0600U);
+  // Nor is the mode restored if the new file's list is unknown.
+  read_faults::arm({"getxattr", 0, 1, EIO});
+  EXPECT_EQ(give_access(file.get(), {geteuid(), getegid(), 0640, {{}, {}, true}}), 0);
+  read_faults::disarm();
+  EXPECT_EQ(mode_of(path()), 0600U);
 }
 
 TEST_F(AccessTest, a_file_that_cannot_be_looked_at_is_given_no_access) {
