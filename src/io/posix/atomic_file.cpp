@@ -367,6 +367,7 @@ void AtomicFile::State::name_temp_file() {
   std::swap(file_, named);
   RegularFile nameless = RegularFile::duplicate(named.get());
   const std::uint64_t size = nameless.size();
+  set_size(size);
   copy_at(0, FileSource(std::move(nameless), 0, size), 0, size);
   given_.reset();
   take_over_access();

@@ -194,7 +194,8 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) fail_os(Status::open, errno, "{}", shown);
   seen = identity_of(status);
-  require_own(*target, status.st_uid);  // another user's file may have its name by now
+  if (!seen.same_file(identity_of(target->status))) return kReplaced;
+  require_own(*target, status.st_uid);  // another user's file may have its inode number by now
   // An editor that has just released the lock, or a save, may also have replaced the file.
   struct stat named {};
   if (fstatat(target->directory.get(), target->name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
