@@ -197,13 +197,29 @@ TEST_F(CheckModel, ReportsAtMostTenThousandErrors) {
   const Report report = check(index().c_str(), {});
   ASSERT_EQ(report.size(), 10'001U);
   EXPECT_EQ(report.back().fault.message, "more than 10000 findings: shards after 's10.safetensors' were not checked");
+
+  tensors += R"(,"one more":{"dtype":"U7","shape":[1],"data_offsets":[1000,1001]})";
+  put("one.safetensors", model(tensors, 1001, 'x'));
+  const Report of_one = check((folder / "one.safetensors").string().c_str(), {});
+  ASSERT_EQ(of_one.size(), 1001U);
+  EXPECT_NE(of_one.front().fault.offset, kNowhere);
+  EXPECT_EQ(of_one.back().fault.message, "more than 1000 findings; the rest is omitted");
+  EXPECT_EQ(of_one.back().fault.offset, kNowhere);
+}
+
+TEST_F(CheckModel, ComparesNoNamesOfAnInvalidShard) {
+  put_index(claim("a", kShard1) + "," + claim("c", kShard2));
+  put(kShard2, model(entry("a", 0), 3, 'y'));
+  for (const Finding& finding : check(index().c_str(), {}))
+    EXPECT_EQ(finding.fault.message.find("in two shards"), std::string::npos) << finding.fault.message;
 }
 
 TEST_F(CheckModel, ReportsAtMostAThousandErrorsOfAnIndex) {
-  std::string entries;
+  put("a.safetensors", model(entry("a", 0) + entry("b", 4), 8, 'x'));
+  std::string entries = claim("a", "a.safetensors");  // that 'b' is not listed comes after the errors of the index
   for (std::size_t i = 0; i < 1200; ++i) {
     const std::string name = formatted("absent{:04}.safetensors", i);
-    entries += (i == 0 ? "" : ",") + claim(name, name);
+    entries += "," + claim(name, name);
   }
   put_index(entries);
   const Report report = check(index().c_str(), {});

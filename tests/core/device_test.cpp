@@ -361,6 +361,7 @@ TEST_F(DeviceTest, FillsSeveralDevicesAndTheHostInOnePass) {
     options.cache = kCaches[below(3)];
     plan.run(options);
     EXPECT_EQ(plan.done(), plan.total());
+    EXPECT_EQ(plan.staging_bytes(), small.staging_bytes() + large.staging_bytes());
     for (const Destination& one : all) {
       std::byte* const got = one.device == &small   ? small.contents(one.at)
                              : one.device == &large ? large.contents(one.at)
@@ -892,11 +893,13 @@ TEST_F(DeviceTest, ManyShortRunsShareASlot) {
                         {"t6", {0, 3, 7}, {20, 30, 38}, {1, 3, 1}, 20 * 9 * 31, 1, 1}};
   for (const Case& one : cases) {
     for (const std::uint64_t gap : {std::uint64_t{1}, std::uint64_t{0}}) {
-      for (const io::Cache cache : {io::Cache::automatic, io::Cache::around}) {
+      for (const auto& [file, cache] : {std::pair{models_.on_disk.get(), io::Cache::automatic},
+                                        {models_.on_disk.get(), io::Cache::around},
+                                        {models_.direct.get(), io::Cache::around}}) {
         LateDevice device(Device::kSlotAlignment, 2);
         Destination to{one.tensor, false, one.begin, one.end, one.step, one.bytes, 0, &device};
-        Plan plan(*models_.on_disk);
-        add(plan, *models_.on_disk, to, device.address(0));
+        Plan plan(*file);
+        add(plan, *file, to, device.address(0));
         ReadOptions options;
         options.threads = 1;
         options.gap_bytes = gap;

@@ -84,5 +84,23 @@ TEST(Gap, is_read_along_only_where_another_request_would_take_longer) {
   }
 }
 
+// In a row, 48 runs are close together. Batches of 1 MiB end inside a row, and the next one begins with the rest of it.
+TEST(Gap, between_two_rows_is_not_read_after_the_rest_of_a_row) {
+  constexpr std::uint64_t kRowBytes = 510'000;
+  Counted counted;
+  counted.front = format::file_front(R"({"m":{"dtype":"U8","shape":[20,510,1000],"data_offsets":[0,10200000]}})");
+  const auto file = Checkpoint::open(
+      io::callback_source({read_at, nullptr, &counted}, counted.front.size() + 20 * kRowBytes), OpenOptions{});
+  Plan plan(*file);
+  const std::int64_t end[] = {20, 48, 100};
+  std::vector<std::byte> got(std::size_t{20} * 48 * 100);
+  plan.add(*file->tensor("m"), nullptr, end, nullptr, got.data(), got.size());
+  counted.bytes = 0;
+  ReadOptions options;
+  options.threads = 1;
+  plan.run(options);
+  EXPECT_LE(counted.bytes, 20U * (47 * 1000 + 100));
+}
+
 }  // namespace
 }  // namespace st::core::gap_test

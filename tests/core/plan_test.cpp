@@ -733,9 +733,11 @@ struct Listener {
 struct SlowForTheCaller {
   std::string bytes;
   std::thread::id caller = std::this_thread::get_id();
+  std::atomic<std::size_t> elsewhere{0};
   static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
-    const auto* const self = static_cast<SlowForTheCaller*>(ctx);
+    auto* const self = static_cast<SlowForTheCaller*>(ctx);
     const bool slow = std::this_thread::get_id() == self->caller;
+    if (!slow) ++self->elsewhere;
     if (n > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(slow ? 40 : 11));
     std::memcpy(dst, self->bytes.data() + offset, n);
     return 0;
@@ -766,6 +768,15 @@ TEST(Plan, TellsTheCallersThreadOnly) {
   plan.run(options);
   EXPECT_GT(listener.times.load(), 1U);
   EXPECT_EQ(listener.elsewhere.load(), 0U);
+
+  // A slice that is read without a plan is read by the caller's thread.
+  const Tensor& wide = *file->tensor("wide");
+  const std::int64_t step[] = {1, 2};
+  const format::Slice slice = format::slice(wide, nullptr, nullptr, step);
+  Bytes columns(static_cast<std::size_t>(slice.bytes));
+  slow.elsewhere = 0;
+  read_slice(wide, slice, columns.data(), columns.size());
+  EXPECT_EQ(slow.elsewhere.load(), 0U);
 }
 
 // A file of two small tensors; the second cannot be read.

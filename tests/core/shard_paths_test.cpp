@@ -223,7 +223,9 @@ TEST_F(ShardPathsTest, FilesWithoutANumberAreNotOneFile) {
   EXPECT_FALSE(find_same_file(different));
   io::Identity other = one;
   other.inode = 8;
-  const std::optional<io::Identity> shards[] = {one, other, std::nullopt, later, other, one};
+  io::Identity before = one;
+  before.inode = 6;
+  const std::optional<io::Identity> shards[] = {one, other, std::nullopt, later, other, before, before};
   const std::optional<SameFile> same = find_same_file(shards);
   ASSERT_TRUE(same);
   EXPECT_EQ(same->first, 1U);

@@ -442,6 +442,33 @@ TEST(Sources, AHeaderThatIsEditedMeanwhileIsReadAsItIsNow) {
   }
 }
 
+TEST(Sources, AHeaderThatIsReadAgainCountsOnceInTheSumOfAModel) {
+  const std::string file = sample();
+  for (const std::string& before : {file, std::string(8, '\xFF') + file.substr(8)}) {  // the second is no header
+    Shard shard(std::pmr::new_delete_resource());
+    shard.source = std::make_unique<EditedSource>(before, file);
+    HeaderSum sum{file.size()};
+    open_shard(shard, io::Mode::read, {}, &sum);
+    EXPECT_EQ(sum.bytes, shard.header.size());
+  }
+}
+
+TEST(Sources, AreNamedOnceInAnError) {
+  struct Source final : io::Source {
+    Source() : io::Source(100) {}
+    const char* name() const override { return "a"; }
+    io::Overwritten overwritten() const override { return io::Overwritten::unknown; }
+    void read_at(std::uint64_t, void*, std::size_t) const override {
+      fail(Status::read, "{}: no byte", in_quotes("a"));
+    }
+  };
+  EXPECT_EQ(error_of([] { Checkpoint::open(std::make_unique<Source>(), {}); }).message, "'a': no byte");
+  Shard shard(std::pmr::new_delete_resource());
+  shard.source = std::make_unique<Source>();
+  shard.path = shard.source->name();
+  EXPECT_TRUE(change_of(shard).starts_with("'a' may have been overwritten"));
+}
+
 struct PlainModel {
   PlainModel() {
     auto source = std::make_unique<PlainSource>(bytes, requests);
