@@ -250,6 +250,7 @@ TEST_P(AtomicFileTest, a_new_file_has_the_rights_of_one_that_appeared_before_it_
     for (const auto& entry : fs::directory_iterator(here)) readable += (mode_of(entry.path()) & 077) != 0 ? 1 : 0;
   };
   for (const bool when_linked : {false, true}) {
+    if (when_linked && !has_linux_io()) continue;  // a new file has had a name and its rights from the beginning
     fs::remove(path());
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     if (!when_linked) appear();
