@@ -88,7 +88,7 @@ struct Container {
                    Findings& findings) = nullptr;
 };
 
-// Returns where `p` points into the header, or at least its size if it points elsewhere.
+// Returns the index of `p` in the header, or a number of at least header.size() if `p` is outside it.
 inline std::size_t place_in(std::span<const char> header, const char* p) {
   return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(header.data());
 }

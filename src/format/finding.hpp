@@ -68,7 +68,7 @@ class FaultSink {
   }
 
   Findings* findings_ = nullptr;
-  const char* last_name_ = nullptr;          // of the last finding's tensor that has one; no other name begins there
+  const char* last_name_ = nullptr;          // of the last tensor in the findings; no other name begins there
   std::shared_ptr<const std::string> copy_;  // shared, because a name may have megabytes and a thousand errors
 };
 
