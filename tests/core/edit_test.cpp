@@ -22,6 +22,7 @@
 #include <sstream>
 #include <thread>
 
+#include "../format/file_front.hpp"
 #include "../io/faults.hpp"
 #include "../io/read_faults.hpp"
 #include "../io/refuse.hpp"
@@ -131,6 +132,14 @@ TEST_F(EditTest, without_room_by_a_new_file_that_is_what_the_writer_would_have_w
   const std::string edited = contents(path);
   make({}, 3, std::string(1000, 'n'));
   EXPECT_EQ(contents(path), edited);
+}
+
+TEST_F(EditTest, a_hole_at_the_end_of_the_data_moves_with_it) {
+  const std::string header = R"({"a":{"dtype":"U8","shape":[1048576],"data_offsets":[0,1048576]}})";
+  std::ofstream(path, std::ios::binary) << format::file_front(header);
+  fs::resize_file(path, fs::file_size(path) + (1 << 20));
+  set("note", std::string(10'000, 'x'));
+  EXPECT_EQ(value("note").size(), 10'000U);
 }
 
 TEST_F(EditTest, what_was_removed_is_room_for_what_comes) {

@@ -88,7 +88,7 @@ const Case kCases[] = {
      8,
      {"306 a"}},
     {"no_object", "[]", 1, {"304"}},
-    {"a_faulty_tensor_is_no_excuse_for_the_next",
+    {"the_tensor_after_a_faulty_one_is_checked_too",
      R"({"a":7,"\u0062":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})",
      1,
      {"304 a", "310 b"}},
@@ -322,7 +322,7 @@ TEST(Diagnose, ComparesFaultyTensorsWithTheOthers) {
   EXPECT_EQ(places(R"({"a":["U8",[1],[2,3],4]})", 3, reference), (Lines{"304 13 a", "307 34 a"}));
 }
 
-// 127 containers at most, around the value as well.
+// At most 127 nested containers, including those around the skipped value.
 TEST(Diagnose, CountsTheContainersAroundAValueThatIsSkipped) {
   HeaderOptions reference;
   reference.rules = Rules::reference;

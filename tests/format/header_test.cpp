@@ -639,6 +639,8 @@ TEST(Header, WhatIsWrongWithItIsSaid) {
     EXPECT_EQ(error.status, status) << name << ": " << error.message;
     EXPECT_NE(error.message.find(says), std::string::npos) << name << ": " << error.message;
   }
+  const Error no_data = fault_of(R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 0, {});
+  EXPECT_EQ(no_data.status, Status::coverage);
 }
 
 }  // namespace

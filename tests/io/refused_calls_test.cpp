@@ -115,7 +115,7 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
   munmap(gone, 4096);
 }
 
-// A blocking pipe could wait for ever.
+// A blocking pipe could block forever.
 TEST_F(RefusedCallsTest, mapped_pages_are_not_copied_through_a_pipe_that_stays_blocking) {
   std::vector<long> calls = fcntl_calls();
   calls.push_back(SYS_process_vm_readv);

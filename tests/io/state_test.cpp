@@ -118,7 +118,7 @@ TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
   EXPECT_EQ(set_byte_lock(two.get(), LockedByte::data, ByteLock::exclusive), 0);
 }
 
-// Who waits for the header does not write bytes yet, and nobody writes what has not changed lately.
+// A process that holds only the header's lock is not writing data.
 TEST_F(StateTest, a_file_whose_bytes_are_locked_is_being_written) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "bytes");
@@ -228,7 +228,7 @@ TEST_F(StateTest, a_lease_is_not_waited_for_without_patience) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
-TEST_F(StateTest, who_waits_for_a_lease_sleeps_meanwhile) {
+TEST_F(StateTest, an_opening_that_waits_for_a_lease_sleeps_between_tries) {
   put(path(), "x");
   const auto begin = std::chrono::steady_clock::now();
   read_faults::arm({"open", 0, 10, EAGAIN});
@@ -393,32 +393,6 @@ TEST_F(StateTest, bytes_behind_a_range_are_not_in_it) {
   EXPECT_EQ(found.end, 100U);
 }
 
-TEST_F(StateTest, a_copy_goes_on_after_a_part_but_not_after_an_error) {
-  if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
-  const struct {
-    faults::Action action;
-    int error;
-    std::string copied;
-  } cases[] = {{faults::Action::cut_short, 0, "012345"},
-               {faults::Action::none_of_it, 0, ""},
-               {faults::Action::fail, EINTR, "012345"},
-               {faults::Action::fail, EXDEV, ""}};
-  put(path("from"), "0123456789");
-  const Descriptor from(::open(path("from").c_str(), O_RDONLY | O_CLOEXEC));
-  for (const auto& [action, error, copied] : cases) {
-    put(path("to"), "");
-    const Descriptor to(::open(path("to").c_str(), O_RDWR | O_CLOEXEC));
-    faults::Plan once;
-    once.at = 0;
-    once.action = action;
-    once.error = error;
-    faults::arm(once);
-    EXPECT_EQ(copy_in_kernel(from.get(), 0, to.get(), 0, 6), copied.size());
-    faults::disarm();
-    EXPECT_EQ(contents(path("to")), copied) << static_cast<int>(action) << ' ' << error;
-  }
-}
-
 // The caller then copies the bytes itself.
 TEST_F(StateTest, a_copy_that_is_always_interrupted_is_given_up) {
   put(path(), "x");
@@ -533,7 +507,7 @@ TEST_F(StateTest, a_file_that_takes_the_name_of_a_stale_one_is_not_removed) {
   sweep_temp_files(inside.get(), "x", geteuid());
   read_faults::disarm();
   EXPECT_EQ(contents(stale), "in use");
-  // Or before it is opened. Opening a FIFO could wait for ever.
+  // Or before it is opened. Opening a FIFO could block forever.
   const int result = in_child([&] {
     alarm(30);
     faults::Plan plan;

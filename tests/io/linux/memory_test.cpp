@@ -74,6 +74,7 @@ TEST(Buffer, IsAllocatedIfTheSystemDoesNotReportItsMemory) {
   const int result = in_child([] {
     if (!refuse({SYS_sysinfo}, EPERM)) return 255;
     if (error_of([] { free_buffer(new_buffer(1, Pages::as_they_are_touched, 1)); }).status != Status::ok) return 1;
+    if (sizeof(void*) == 4) return 0;  // has room for half of its addresses
     return error_of([] { new_buffer(SIZE_MAX / 2, Pages::as_they_are_touched, 1); }).os_error == ENOMEM ? 0 : 2;
   });
   if (result == 255) GTEST_SKIP() << "this system has no filters of calls";

@@ -75,6 +75,7 @@ TEST_F(KeptDescriptorTest, is_among_the_first_quarter_and_the_first_64) {
   for (const auto& given : cases) {
     const int result =
         in_child([&] { return keeps(path(), given.number, given.most, given.mode, given.may_keep_open); });
+    if (result == 3) continue;  // a lower limit cannot be raised
     EXPECT_EQ(result, given.kept ? 1 : 0) << given.most << ' ' << given.number;
   }
 }
@@ -277,7 +278,7 @@ TEST_F(WriteAllTest, writes_all_of_it_or_says_why_not) {
   }
 }
 
-// The kernel may copy less than it was asked for. An errno of an earlier call is none of this copy.
+// The kernel may copy less than it was asked for. The errno of an earlier call is ignored.
 TEST_F(WriteAllTest, a_copy_in_the_kernel_goes_on_where_it_was_cut_short) {
   put(path("source"), "0123456789abcdefghij");
   const Descriptor source(::open(path("source").c_str(), O_RDONLY | O_CLOEXEC));
@@ -291,6 +292,7 @@ TEST_F(WriteAllTest, a_copy_in_the_kernel_goes_on_where_it_was_cut_short) {
     std::size_t calls;
   } cases[] = {{Action::none, 0, 10, 1},
                {Action::cut_short, 0, 10, 2},
+               {Action::none_of_it, 0, 0, 1},
                {Action::fail, EINTR, 10, 2},
                {Action::fail, ENOSPC, 0, 1}};
   for (const auto& [action, error, done, calls] : cases) {
