@@ -416,14 +416,20 @@ class EditedSource final : public io::Source {
   EditedSource(std::string before, std::string after)
       : Source(after.size()), before_(std::move(before)), after_(std::move(after)) {}
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    const auto now = std::chrono::steady_clock::now();
+    if (reads_ > 0) longest_pause_ = std::max(longest_pause_, now - last_read_);
+    last_read_ = now;
     std::memcpy(dst, (reads_++ == 0 ? before_ : after_).data() + offset, n);
   }
   bool changed_lately() const override { return true; }
+  auto longest_pause() const { return longest_pause_; }
 
  private:
   const std::string before_;
   const std::string after_;
   mutable int reads_ = 0;
+  mutable std::chrono::steady_clock::time_point last_read_;
+  mutable std::chrono::steady_clock::duration longest_pause_{};
 };
 
 TEST(Sources, AHeaderThatIsEditedMeanwhileIsReadAsItIsNow) {
@@ -436,7 +442,9 @@ TEST(Sources, AHeaderThatIsEditedMeanwhileIsReadAsItIsNow) {
   const std::pair<std::size_t, std::size_t> lengths[] = {{3000, 200}, {200, 3000}};
   for (const auto& [before, after] : lengths) {
     auto source = std::make_unique<EditedSource>(file_of(before, "before"), file_of(after, "after"));
+    const EditedSource& edited = *source;
     const CheckpointPtr file = Checkpoint::open(std::move(source), {});
+    EXPECT_GE(edited.longest_pause(), std::chrono::milliseconds(1));  // in which the writer can go on
     EXPECT_EQ(file->tensor("before"), nullptr);
     EXPECT_NE(file->tensor("after"), nullptr);
   }
