@@ -73,15 +73,15 @@ void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size) {
       fail_at(Status::format, 0, "not a safetensors file: it is {}", kind.what);
     }
   }
-  // A header's length may begin like a pickle or like JSON, but its upper half is zero.
-  const bool may_be_length = text.size() >= kLengthBytes && text.substr(4, 4) == "\0\0\0\0"sv;
-  if (is_pickle(text) && !may_be_length)
+  if (is_pickle(text))
     fail_at(Status::format, 0, "not a safetensors file: it is a Python pickle: convert it to safetensors");
   if (is_html(text)) {
     fail_at(Status::format, 0, "not a safetensors file: it is an HTML or XML page, such as a download's error message");
   }
-  if (starts_with(text, "{") && !may_be_length)
+  // The upper half of a header's length is zero.
+  if (starts_with(text, "{") && !(text.size() >= kLengthBytes && text.substr(4, 4) == "\0\0\0\0"sv)) {
     fail_at(Status::format, 0, "not a safetensors file: it is JSON text without the length field");
+  }
   const bool zeros = std::all_of(text.begin(), text.end(), [](char c) { return c == '\0'; });
   if (zeros && text.size() > 8) {
     fail_at(Status::format, 0, "not a safetensors file: it begins with zeros, as an unfinished download of {} does",
