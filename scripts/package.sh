@@ -70,7 +70,7 @@ pack_debian() {
       -DCMAKE_VERBOSE_MAKEFILE=ON "-DST_MAINTAINER=$maintainer"
   )
   build_target all
-  commands=$(grep -E '^\[[0-9]+/[0-9]+\] .* -c [^ ]+\.(cpp|cxx|c)$' "$folder/build.log") || die "build.log has no compiler commands"
+  commands=$(grep -E "^\[[0-9]+/[0-9]+\] .* -c .+\.(cpp|cxx|c)'?\$" "$folder/build.log") || die "build.log has no compiler commands"
   ! echo "$commands" | grep -vq -- '-D_FORTIFY_SOURCE=[23]' || die "some sources were compiled without _FORTIFY_SOURCE"
   if have blhc; then
     { echo 'dpkg-buildpackage: info: source package libsafetensors'; cat "$folder/build.log"; } >"$folder/blhc.log"
