@@ -78,8 +78,8 @@ void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size) {
   if (is_html(text)) {
     fail_at(Status::format, 0, "not a safetensors file: it is an HTML or XML page, such as a download's error message");
   }
-  // The upper half of a header's length is zero.
-  if (starts_with(text, "{") && !(text.size() >= kLengthBytes && text.substr(4, 4) == "\0\0\0\0"sv)) {
+  const bool may_be_length = text.size() >= kLengthBytes && text.substr(4, 4) == "\0\0\0\0"sv;  // below 4 GiB
+  if (starts_with(text, "{") && !may_be_length) {
     fail_at(Status::format, 0, "not a safetensors file: it is JSON text without the length field");
   }
   const bool zeros = std::all_of(text.begin(), text.end(), [](char c) { return c == '\0'; });

@@ -155,7 +155,7 @@ static void test_flags(const char *path) {
   }
 }
 
-/* Which file is replaced: one behind a link or the link, and one that was removed in the meantime. */
+/* Without flags, the file that a link leads to is replaced, even if it was removed in the meantime. */
 static void test_targets(const char *path, const char *link) {
   static const uint32_t kFlags[] = {0, ST_WRITE_REPLACE_LINK, ST_WRITE_ONLY_UNCHANGED};
   for (size_t i = 0; i < sizeof kFlags / sizeof kFlags[0]; ++i) {

@@ -222,7 +222,7 @@ TEST_F(CheckModel, ReportsAtMostAThousandErrorsOfAnIndex) {
     entries += "," + claim(name, name);
   }
   put("faulty.safetensors", model(R"("f":{"dtype":"?","shape":[],"data_offsets":[0,4]},)", 4, 'x'));
-  put_index(entries + "," + claim("f", "faulty.safetensors"));  // no longer looked at
+  put_index(entries + "," + claim("f", "faulty.safetensors"));  // no longer checked
   const Report report = check(index().c_str(), {});
   ASSERT_EQ(report.size(), 1001U);
   EXPECT_EQ(report.back().fault.message, "more than 1000 findings; the rest is omitted");

@@ -84,7 +84,7 @@ TEST(Pool, GivesLargeObjectsBackAtOnceAndTheOthersInTheEnd) {
   EXPECT_EQ(memory.bytes(), 0U);
 }
 
-// Parsers read a few bytes behind the text.
+// Parsers read a few bytes after the text.
 TEST(PaddedBuffer, EndsWithZeros) {
   std::array<char, 1024> room;
   room.fill('x');

@@ -444,7 +444,7 @@ TEST(Sources, AHeaderThatIsEditedMeanwhileIsReadAsItIsNow) {
     auto source = std::make_unique<EditedSource>(file_of(before, "before"), file_of(after, "after"));
     const EditedSource& edited = *source;
     const CheckpointPtr file = Checkpoint::open(std::move(source), {});
-    EXPECT_GE(edited.longest_pause(), std::chrono::milliseconds(1));  // in which the writer can go on
+    EXPECT_GE(edited.longest_pause(), std::chrono::milliseconds(1));  // lets an interrupted writer continue
     EXPECT_EQ(file->tensor("before"), nullptr);
     EXPECT_NE(file->tensor("after"), nullptr);
   }
@@ -452,7 +452,7 @@ TEST(Sources, AHeaderThatIsEditedMeanwhileIsReadAsItIsNow) {
 
 TEST(Sources, AHeaderThatIsReadAgainCountsOnceInTheSumOfAModel) {
   const std::string file = sample();
-  for (const std::string& before : {file, std::string(8, '\xFF') + file.substr(8)}) {  // the second is no header
+  for (const std::string& before : {file, std::string(8, '\xFF') + file.substr(8)}) {  // the second is not a header
     Shard shard(std::pmr::new_delete_resource());
     shard.source = std::make_unique<EditedSource>(before, file);
     HeaderSum sum{file.size()};

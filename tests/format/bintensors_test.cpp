@@ -44,8 +44,8 @@ std::vector<Bad> bad_headers() {
       {"ends after the metadata", "\1\0"s, 0, Status::schema, 10, "ends too early"},
       {"ends in a number", "\0\1\1a\1\1\xfb\1"s, 0, Status::schema, 14, "tensor 'a': the header ends too early"},
       {"ends in a number of eight bytes", "\0\1\1a\1\1\xfd\1"s, 0, Status::schema, 14, "the header ends too early"},
-      {"ends behind a name", "\0\1\4abcd"s, 0, Status::schema, 15, "tensor 'abcd': the header ends too early"},
-      {"ends behind a shape", "\0\1\1a\1\2\1\1"s, 0, Status::schema, 16, "tensor 'a': the header ends too early"},
+      {"ends after a name", "\0\1\4abcd"s, 0, Status::schema, 15, "tensor 'abcd': the header ends too early"},
+      {"ends after a shape", "\0\1\1a\1\2\1\1"s, 0, Status::schema, 16, "tensor 'a': the header ends too early"},
       {"ends in an offset", "\0\1\1a\1\1\4\0"s, 4, Status::schema, 16, "tensor 'a': the header ends too early"},
       {"marker FE", "\0\xfe"s, 0, Status::schema, 9, "0xfe"},
       {"marker FE, a number of 16 bytes", "\0\xfe"s + std::string(16, '\0'), 0, Status::schema, 9, "0xfe"},
@@ -239,7 +239,7 @@ TEST(Bintensors, WhereBothLayoutsMakeSenseTheOneThatLeavesOnlySpacesIsTaken) {
   EXPECT_EQ(read("\0\1\6\1\0\0\0\1\4\2\1\0\0\0"s, 0)->table.format, Format::bintensors);
 }
 
-// The copies of strings may lie before the header in memory.
+// Copied strings may be before the header in memory.
 TEST(Bintensors, OnlyTheBytesOfTheHeaderAreRestored) {
   const std::string header = "\0\1\x0b\1\1\0\4\1\1a\0"s;  // of the older layout
   std::vector<char> memory(8192);

@@ -87,7 +87,7 @@ const Case kCases[] = {
      "{" + entry("a", R"("dtype":"X","shape":[1],"data_offsets":[4,8])") + "," + u8("b", 0, 4) + "}",
      8,
      {"306 a"}},
-    {"no_object", "[]", 1, {"304"}},
+    {"not_an_object", "[]", 1, {"304"}},
     {"the_tensor_after_a_faulty_one_is_checked_too",
      R"({"a":7,"\u0062":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})",
      1,
@@ -205,7 +205,7 @@ std::vector<std::string> places(const std::string& header, std::uint64_t data, c
 TEST(Diagnose, ReportsAFaultOnceWithItsTensorWhereOpeningReportsIt) {
   using Lines = std::vector<std::string>;
   EXPECT_EQ(places(R"({"a":{"dtype":"U8","shape":[0]}})", 0), Lines{"304 13 a"});      // at its '{'
-  EXPECT_EQ(places("{" + u8("a", 100, 101) + "}", 1), (Lines{"307 66 a", "311 66"}));  // behind the end of the file
+  EXPECT_EQ(places("{" + u8("a", 100, 101) + "}", 1), (Lines{"307 66 a", "311 66"}));  // after the end of the file
   EXPECT_EQ(places(R"({"a":{"dtype":"U8", "dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0), Lines{"305 27 a"});
   EXPECT_EQ(places(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0,0]}})", 0), Lines{"304 54 a"});
   EXPECT_EQ(places(R"({"__metadata__":{}, "__metadata__":{}})", 0), Lines{"305 27"});

@@ -95,7 +95,7 @@ TEST(Measure, AShortFileOfAnotherKindWhoseLengthLooksPossible) {
     EXPECT_EQ(status_of([&] { find_header(gzip, file_size, {}); }), Status::format) << file_size;
   }
   HeaderOptions options;
-  options.max_bytes = 559'903;  // a file whose header begins is not gzip
+  options.max_bytes = 559'903;  // with the first byte of a header, it is not gzip
   for (const char first : {'\0', '{', ' ', '\t'}) {
     EXPECT_EQ(find_header(gzip.substr(0, 8) + first, 559'911, options).bytes, 559'903U) << int{first};
   }
@@ -506,7 +506,7 @@ TEST(Shortcut, ALongNumberAfterALongerOne) {
             "a U8 0..0 [0,1234567890123456,123456789,]\n");
 }
 
-// Shapes are stored in blocks of 512 words or fewer. The next shape would overwrite what lies behind a block.
+// Shapes are stored in blocks of 512 words or fewer. A word written after a block would be overwritten by the next shape.
 TEST(Shortcut, ShapesThatEndWhereABlockEnds) {
   std::string header = "{";
   std::uint64_t at = 0;
@@ -619,7 +619,7 @@ TEST(Header, WhatIsWrongWithItIsSaid) {
       {"backwards",
        R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"z":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})",
        Rules::standard, Status::offsets, "offsets 1..0 run backwards"},
-      {"no bytes behind a hole", R"({"t":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}})", Rules::standard,
+      {"no bytes after a hole", R"({"t":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}})", Rules::standard,
        Status::offsets, "leave a hole"},
       {"1000 bytes", R"({"t":{"dtype":"U8","shape":[935],"data_offsets":[0,935]}})", Rules::standard, Status::coverage,
        "the file has 66 bytes of 1.0 kB (66 of 1000 bytes)"},

@@ -163,7 +163,7 @@ TEST(Slice, GathersASingleRun) {
   EXPECT_EQ(to, "cde");
   EXPECT_TRUE(slice.contiguous());
   EXPECT_EQ(row_at(slice, 0, 1).runs, 1U);
-  Slice part = slice;  // of a larger one, of which the destination has the bytes from 6 on
+  Slice part = slice;  // part of a larger slice: the destination holds its bytes from 6 on
   part.dst_begin = 7;
   to = "....";
   gather(part, 0, 1, reinterpret_cast<const std::byte*>(from.data() + slice.src_begin),

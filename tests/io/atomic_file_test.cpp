@@ -250,7 +250,7 @@ TEST_P(AtomicFileTest, a_new_file_has_the_rights_of_one_that_appeared_before_it_
     for (const auto& entry : fs::directory_iterator(here)) readable += (mode_of(entry.path()) & 077) != 0 ? 1 : 0;
   };
   for (const bool when_linked : {false, true}) {
-    if (when_linked && !has_linux_io()) continue;  // a new file has had a name and its rights from the beginning
+    if (when_linked && !has_linux_io()) continue;  // its temporary file has had a name from the beginning
     fs::remove(path());
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     if (!when_linked) appear();
@@ -785,7 +785,7 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_to_the_owner_of_the_target_is_rem
             0);
   write(path(), "new");
   EXPECT_EQ(names(), (Names{of_another, "x"}));
-  // The owner of a new file is the user, who removes nothing of root.
+  // A user does not remove temporary files of root.
   put(path(".y.st-new-0"), "root's");
   ASSERT_EQ(chown(folder.c_str(), 12345, 12345), 0);
   EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { write(path("y"), "new"); }).os_error; }), 0);

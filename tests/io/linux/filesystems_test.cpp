@@ -276,7 +276,7 @@ TEST_F(FolderTest, an_append_only_folder_is_refused_before_a_byte_is_written) {
   int flags = 0;
   const bool can = has_linux_io() && ioctl(directory.get(), FS_IOC_GETFLAGS, &flags) == 0;
   if (!can || !set_flags(flags | FS_APPEND_FL)) GTEST_SKIP() << "no append-only folders here";
-  const Error error = error_of([&] { write(path(), "new"); });
+  const Error error = error_of([&] { AtomicFile::create(path().c_str(), {}); });
   const bool added = error_of([&] { write(path("y"), "new"); }).status == Status::ok;
   faults::Plan kernel;
   kernel.no_nameless_files = true;
