@@ -164,6 +164,24 @@ static void test_plans(st_file *file) {
 }
 
 #if ST_LINUX_IO
+/* Returns false in an emulator of one program, which drops advice about memory and reports success, and in a sandbox
+ * that reports every page as there. */
+static int pages_can_be_asked_for(void) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  unsigned char before = 1, after = 0;
+  void *const memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+  mincore(memory, page, &before);
+#if defined(MADV_POPULATE_WRITE)
+  if (madvise(memory, page, MADV_POPULATE_WRITE) != 0) after = 1; /* an older kernel, which says so */
+#else
+  after = 1;
+#endif
+  if (after == 0) mincore(memory, page, &after);
+  munmap(memory, page);
+  return (before & 1) == 0 && (after & 1) != 0;
+}
+
 /* Returns how many bytes of a new buffer are in memory. */
 static size_t bytes_there(size_t size, uint32_t flags) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -194,7 +212,9 @@ static void test_buffers(void) {
   }
   st_buffer_free(NULL);
 #if ST_LINUX_IO
-  CHECK(bytes_there(64 << 20, 0) == 64 << 20 && bytes_there(64 << 20, ST_BUFFER_LAZY) == 0);
+  if (pages_can_be_asked_for()) {
+    CHECK(bytes_there(64 << 20, 0) == 64 << 20 && bytes_there(64 << 20, ST_BUFFER_LAZY) == 0);
+  }
 #endif
   CHECK(st_buffer_new(UINT64_MAX, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
   CHECK(st_buffer_new((uint64_t)1 << 62, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
