@@ -64,16 +64,25 @@ configure() {
 
 build() {
   configure "$@"
+  build_configured "$@"
+}
+
+build_configured() {
   case $* in *-DST_SINGLE=/*) build_target single_tests ;; *) build_target all ;; esac
 }
 
 # The same for another system, with the sources of the libraries: one argument a line, whose path may hold spaces.
-build_for_others() {
+configure_for_others() {
   sources=$(foreign_sources)
   while IFS= read -r source; do set -- "$@" "$source"; done <<END
 $sources
 END
-  build "$@"
+  configure "$@"
+}
+
+build_for_others() {
+  configure_for_others "$@"
+  build_configured "$@"
 }
 
 # build_by_zig TARGET [cmake arguments]: the same by zig, which is a script in each folder (cmake/zig.cmake). ccache is

@@ -1,4 +1,4 @@
-# The job fuzz. Read by ./dev.
+# The jobs fuzz and differential. Read by ./dev.
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
@@ -53,4 +53,34 @@ try_oss_fuzz() {
   done
   [ $count -ge 7 ] || die "fuzz/oss-fuzz/build.sh made only $count targets"
   say "fuzz/oss-fuzz/build.sh made $count targets, which run"
+}
+
+# compare_verdicts crate|ARCH|REVISION [CASES] [SEED]
+compare_verdicts() {
+  other=${1:?what to compare with: crate, a processor of ./dev qemu, or a revision}
+  set -- "${2:-1000000}" "${3:-1}" tests/conformance
+  case $other in
+    crate | aarch64 | armhf | i386 | riscv64 | s390x) ;;
+    *)
+      need_to_build git:git
+      configure release -Bbuild/differential -DST_BUILD_FUZZ=ON "-DST_DIFFERENTIAL_REVISION=$(git rev-parse "$other^{commit}")"
+      build_target fuzz_differential
+      "$folder/fuzz/fuzz_differential" "$@"
+      return ;;
+  esac
+  need_to_build
+  have cargo || say "without cargo, the answers are not compared with those of the reference's crate"
+  configure release -Bbuild/differential-crate -DST_BUILD_FUZZ=ON
+  build_target fuzz_reference
+  "$folder/fuzz/fuzz_reference" "$@" >"$folder/answers" || return
+  cat "$folder/answers"
+  [ "$other" != crate ] || { have cargo; return; }
+  digest=$(tail -n 1 "$folder/answers")
+  need_to_emulate "$other"
+  configure_for_others cross "-Bbuild/differential-$other" -DST_TARGET=$target -DST_QEMU=$emulator -DST_BUILD_TESTS=OFF \
+    -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=ON
+  build_target fuzz_reference
+  "$emulator" -L "/usr/$target" "$folder/fuzz/fuzz_reference" "$@" >"$folder/answers" || return
+  cat "$folder/answers"
+  [ "$(tail -n 1 "$folder/answers")" = "$digest" ] || die "on $other the answers are others"
 }

@@ -1,0 +1,283 @@
+// The library by the rules of the reference, with every kernel of simdjson that runs here, beside the reference's own
+// crate, both in this process: the verdict, the kind of error and the listing of mutated files must be the same.
+//
+//   fuzz_reference CASES SEED FOLDER...
+//
+// The last line is a digest of all that the library said. A processor for which there is no crate must print the same.
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/core.h>
+#include <simdjson.h>
+
+#include "base/error.hpp"
+#include "format/header.hpp"
+#include "inputs.hpp"
+
+namespace {
+
+using differential::Random;
+using differential::Seed;
+using st::Status;
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+constexpr std::uint64_t kMostData = std::uint64_t{1} << 45;
+constexpr std::size_t kMostHead = std::size_t{1} << 20;  // bytes of a file that are not zero
+
+struct File {
+  std::string head;         // the length and the header
+  std::uint64_t bytes = 0;  // zeros follow, or the head is cut
+};
+
+void store_length(std::string& head, std::uint64_t length) {
+  for (int i = 0; i < 8; ++i) head[i] = static_cast<char>(length >> 8 * i);
+}
+
+// A few files are cut, or claim another length than the header has.
+File file_of(const Seed& seed, Random& random) {
+  constexpr std::uint64_t kClaims[] = {
+      0, 1, 2, 7, 8, 100'000'000, 100'000'001, std::uint64_t{1} << 63, UINT64_MAX - 8, UINT64_MAX};
+  File file;
+  file.head = std::string(8, '\0') + seed.text;
+  file.bytes = file.head.size() + std::min(seed.data_bytes, kMostData);
+  std::uint64_t length = seed.text.size();
+  switch (random.below(64)) {
+    case 0: length = kClaims[random.below(std::size(kClaims))]; break;
+    case 1: length += random.below(200) - std::min<std::uint64_t>(length, 100); break;
+    case 2: file.bytes = random.below(file.head.size()); break;
+    case 3: file.bytes += random.below(20); break;
+    default: break;
+  }
+  // A header of 100 MB of zeros is tried elsewhere, and takes as long as all these.
+  if (length >= kMostHead) file.bytes = std::min<std::uint64_t>(file.bytes, kMostHead);
+  store_length(file.head, length);
+  return file;
+}
+
+// ---- the library ----------------------------------------------------------------------------------------------------
+
+struct Answer {
+  Status status = Status::ok;
+  std::uint64_t offset = 0;
+  std::string text;  // the listing, or the message
+};
+
+void append(std::string& out, std::string_view text) { out += fmt::format("{}:{}", text.size(), text); }
+
+// As in reference/src/lib.rs.
+std::string listing(const st::format::Table& table) {
+  std::vector<const st::format::Tensor*> tensors;
+  for (const st::format::Tensor& tensor : table.tensors) tensors.push_back(&tensor);
+  std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) { return a->name() < b->name(); });
+  std::string out;
+  for (const st::format::Tensor* const tensor : tensors) {
+    append(out, tensor->name());
+    out += fmt::format(" {} {}..{}", tensor->dtype_name(), tensor->begin, tensor->end);
+    for (const std::uint64_t dimension : tensor->shape()) out += fmt::format(",{}", dimension);
+    out += '\n';
+  }
+  if (!table.has_metadata) return out;
+  std::vector<st::format::MetadataPair> pairs(table.metadata.begin(), table.metadata.end());
+  std::sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+  out += "metadata\n";
+  for (const st::format::MetadataPair& pair : pairs) {
+    append(out, pair.key);
+    append(out, pair.value);
+    out += '\n';
+  }
+  return out;
+}
+
+// `again`: as a header of a shard, which is first read without an index of names.
+Answer read_file(const File& file, std::size_t window_bytes, bool again) {
+  st::format::HeaderOptions options;
+  options.rules = st::format::Rules::reference;
+  options.window_bytes = window_bytes;
+  std::string bytes = file.head;
+  if (file.bytes <= kMostHead) bytes.resize(static_cast<std::size_t>(file.bytes));
+  Answer answer;
+  try {
+    const auto prefix = static_cast<std::size_t>(std::min<std::uint64_t>(file.bytes, 64));
+    if (bytes.size() < prefix) bytes.resize(prefix);
+    const st::format::HeaderExtent extent =
+        st::format::find_header(std::span<const char>(bytes).first(prefix), file.bytes, options);
+    const auto begin = static_cast<std::size_t>(extent.begin);
+    const auto length = static_cast<std::size_t>(extent.bytes);
+    bytes.resize(begin + length);  // zeros that the claimed length includes
+    std::vector<char> header(length + st::format::kPadding);
+    std::memcpy(header.data(), bytes.data() + begin, length);
+    const std::span<char> text(header.data(), length);
+    st::format::Table table(std::pmr::new_delete_resource());
+    options.index_names = !again;
+    st::format::read_header(text, file.bytes, options, table);
+    options.index_names = true;
+    if (again) st::format::read_header_again(text, file.bytes, options, table);
+    answer.text = listing(table);
+  } catch (const st::Error& error) {
+    answer = {error.status, error.offset, error.message};
+  }
+  return answer;
+}
+
+// ---- the reference --------------------------------------------------------------------------------------------------
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte == '\n' || (byte >= 0x20 && byte < 0x7F) ? std::string(1, c) : fmt::format("<{:02x}>", byte);
+  }
+  return out;
+}
+
+[[noreturn]] void report(const File& file, const Answer& ours, std::string_view kernel, std::string_view other) {
+  std::fprintf(stderr, "a file of %llu bytes, kernel %s:\n%s\nours: %s at %llu %s\n%s\n",
+               static_cast<unsigned long long>(file.bytes), std::string(kernel).c_str(), printable(file.head).c_str(),
+               st::status_name(ours.status), static_cast<unsigned long long>(ours.offset), printable(ours.text).c_str(),
+               printable(other).c_str());
+  std::exit(1);
+}
+
+#if defined(ST_DIFFERENTIAL_CRATE)
+extern "C" int reference_read(const unsigned char* file, std::size_t bytes, char* text, std::size_t room,
+                              std::size_t* written, std::uint64_t* at);
+
+// The numbers that reference_read() returns (docs/format.md 1.1), and the statuses that belong to each.
+struct Refusal {
+  const char* name;
+  std::vector<Status> statuses;
+};
+const std::array<Refusal, 11> kRefusals = {{
+    {"accepted", {Status::ok}},
+    {"HeaderTooSmall", {Status::truncated}},
+    {"HeaderTooLarge", {Status::header_size}},
+    {"InvalidHeaderLength", {Status::truncated}},
+    {"InvalidHeader", {Status::utf8}},
+    {"InvalidHeaderDeserialization", {Status::json, Status::schema, Status::duplicate, Status::dtype}},
+    {"InvalidOffset", {Status::offsets}},
+    {"ValidationOverflow", {Status::overflow}},
+    {"MisalignedSlice", {Status::misaligned}},
+    {"TensorInvalidInfo", {Status::tensor_size}},
+    {"MetadataIncompleteBuffer", {Status::coverage}},
+}};
+
+constexpr std::size_t kAddresses = kMostHead + 2 * kMostData;
+
+class Reference {
+ public:
+  // Only what a file begins with is in memory. The crate does not look at the data.
+  Reference()
+      : memory_(static_cast<unsigned char*>(
+            mmap(nullptr, kAddresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
+        text_(4 * kMostHead, '\0') {
+    if (memory_ == MAP_FAILED || mprotect(memory_, 2 * kMostHead, PROT_READ | PROT_WRITE) != 0) {
+      std::fprintf(stderr, "this machine gives no %llu bytes of addresses\n",
+                   static_cast<unsigned long long>(kAddresses));
+      std::exit(2);
+    }
+  }
+
+  // Where tensors begin and end at the same places, the crate sorts them at random, and may name one error or another.
+  void compare(const File& file, const Answer& ours) {
+    std::memcpy(memory_, file.head.data(), file.head.size());
+    std::string said;
+    for (int i = 0; i < 100; ++i) {
+      std::size_t written = 0;
+      std::uint64_t at = 0;
+      const int number = reference_read(memory_, file.bytes, text_.data(), text_.size(), &written, &at);
+      const Refusal& refusal = kRefusals.at(static_cast<std::size_t>(number));
+      const std::string_view listed(text_.data(), written);
+      said = fmt::format("the crate: {} at {}\n{}", refusal.name, at, listed);
+      const auto& statuses = refusal.statuses;
+      const bool known = std::find(statuses.begin(), statuses.end(), ours.status) != statuses.end();
+      // ST_ERR_FORMAT comes before all other checks.
+      const bool same = known ? (number != 0 || listed == ours.text) && (number != 4 || at == ours.offset)
+                              : number != 0 && ours.status == Status::format;
+      if (same) {
+        ++counts[fmt::format("{:<29}{}", refusal.name, st::status_name(ours.status))];
+        random += i == 0 ? 0 : 1;
+        std::memset(memory_, 0, file.head.size());
+        return;
+      }
+      if (number == 0 || ours.status == Status::ok) break;
+    }
+    report(file, ours, simdjson::get_active_implementation()->name(), said);
+  }
+
+  std::map<std::string, std::size_t> counts;
+  std::size_t random = 0;
+
+ private:
+  unsigned char* memory_;
+  std::string text_;
+};
+#else
+struct Reference {
+  void compare(const File& /*file*/, const Answer& ours) { ++counts[st::status_name(ours.status)]; }
+  std::map<std::string, std::size_t> counts;
+  std::size_t random = 0;
+};
+#endif
+
+class Digest {  // FNV-1a
+ public:
+  void add(std::string_view text) {
+    for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  }
+  std::uint64_t value = 14695981039346656037U;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return std::fprintf(stderr, "usage: fuzz_reference CASES SEED FOLDER...\n"), 2;
+  const std::uint64_t cases = std::strtoull(argv[1], nullptr, 10);
+  Random random(std::strtoull(argv[2], nullptr, 10));
+  std::vector<Seed> seeds;
+  for (int i = 3; i < argc; ++i) differential::add_files(seeds, argv[i]);
+  std::vector<const simdjson::implementation*> kernels;
+  for (const auto* const kernel : simdjson::get_available_implementations()) {
+    if (kernel->supported_by_runtime_system()) kernels.push_back(kernel);
+  }
+  constexpr std::size_t kWindows[] = {64, 65, 70, 80, 97, 128, 200, 333, 512, 1024, 16384};
+  Reference reference;
+  Digest digest;
+  for (std::uint64_t n = 0; n < cases; ++n) {
+    Seed seed = random.below(3) == 0 ? seeds[random.below(seeds.size())] : differential::header_of(random);
+    if (n % 16 != 0) differential::mutate(seed.text, random);
+    const File file = file_of(seed, random);
+    const std::size_t window_bytes = kWindows[random.below(std::size(kWindows))];
+    const bool again = random.below(4) == 0;
+    Answer first;
+    for (const auto* const kernel : kernels) {
+      simdjson::get_active_implementation() = kernel;
+      Answer answer = read_file(file, window_bytes, again);
+      if (kernel == kernels.front()) {
+        first = std::move(answer);
+      } else if (answer.status != first.status || answer.offset != first.offset || answer.text != first.text) {
+        report(file, answer, kernel->name(),
+               fmt::format("{}: {} at {} {}", kernels.front()->name(), st::status_name(first.status), first.offset,
+                           first.text));
+      }
+    }
+    reference.compare(file, first);
+    digest.add(fmt::format("{} {} {}\n", static_cast<int>(first.status), first.offset,
+                           first.status == Status::ok ? first.text : std::string()));
+  }
+  for (const auto& [answer, count] : reference.counts) std::printf("%12zu  %s\n", count, answer.c_str());
+  if (reference.random != 0) std::printf("%12zu  of these, the crate answers at random\n", reference.random);
+  std::printf("%zu seeds, %llu mutants, no difference; kernels:", seeds.size(), static_cast<unsigned long long>(cases));
+  for (const auto* const kernel : kernels) std::printf(" %s", kernel->name().c_str());
+  std::printf("\ndigest of the library's answers: %016llx\n", static_cast<unsigned long long>(digest.value));
+}

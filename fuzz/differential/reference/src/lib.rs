@@ -1,0 +1,77 @@
+//! What the reference's crate says of a file, behind a C function. `panic = "abort"` in Cargo.toml: nothing unwinds
+//! into C++.
+//! SPDX-License-Identifier: Apache-2.0
+
+use std::fmt::Write;
+
+use safetensors::tensor::Metadata;
+use safetensors::SafeTensorError::*;
+use safetensors::SafeTensors;
+
+/// As in reference.cpp, which writes the same of the library's table.
+fn listing(metadata: &Metadata) -> String {
+    let mut out = String::new();
+    let tensors = metadata.tensors();
+    let mut names: Vec<_> = tensors.keys().collect();
+    names.sort();
+    for name in names {
+        let tensor = tensors[name];
+        let (begin, end) = tensor.data_offsets;
+        write!(out, "{}:{name} {:?} {begin}..{end}", name.len(), tensor.dtype).unwrap();
+        for dimension in &tensor.shape {
+            write!(out, ",{dimension}").unwrap();
+        }
+        out.push('\n');
+    }
+    if let Some(pairs) = metadata.metadata() {
+        let mut pairs: Vec<_> = pairs.iter().collect();
+        pairs.sort();
+        out.push_str("metadata\n");
+        for (key, value) in pairs {
+            writeln!(out, "{}:{key}{}:{value}", key.len(), value.len()).unwrap();
+        }
+    }
+    out
+}
+
+/// Returns 0 and the listing, or the number of the error (`Refusal` in reference.cpp). For an error of UTF-8, `at` is its
+/// place in the file.
+///
+/// # Safety
+/// The file has this many bytes, and `text` has room for `room`.
+#[no_mangle]
+pub unsafe extern "C" fn reference_read(
+    file: *const u8,
+    bytes: usize,
+    text: *mut u8,
+    room: usize,
+    written: *mut usize,
+    at: *mut u64,
+) -> i32 {
+    let refusal = match SafeTensors::read_metadata(std::slice::from_raw_parts(file, bytes)) {
+        Ok((_, metadata)) => {
+            let listing = listing(&metadata);
+            assert!(listing.len() <= room);
+            std::ptr::copy_nonoverlapping(listing.as_ptr(), text, listing.len());
+            *written = listing.len();
+            return 0;
+        }
+        Err(refusal) => refusal,
+    };
+    match refusal {
+        HeaderTooSmall => 1,
+        HeaderTooLarge => 2,
+        InvalidHeaderLength => 3,
+        InvalidHeader(error) => {
+            *at = 8 + error.valid_up_to() as u64;
+            4
+        }
+        InvalidHeaderDeserialization(_) => 5,
+        InvalidOffset(_) => 6,
+        ValidationOverflow => 7,
+        MisalignedSlice => 8,
+        TensorInvalidInfo => 9,
+        MetadataIncompleteBuffer => 10,
+        other => panic!("an error that reading has never given: {other}"),
+    }
+}
