@@ -59,24 +59,40 @@ try_oss_fuzz() {
 compare_verdicts() {
   other=${1:?what to compare with: crate, a processor of ./dev qemu, or a revision}
   set -- "${2:-1000000}" "${3:-1}" tests/conformance
+  case $1$2 in *[!0-9]*) die "CASES and SEED are numbers: $1 $2" ;; esac
+  [ "$1" -gt 0 ] || die "no cases to compare"
   case $other in
-    crate | aarch64 | armhf | i386 | riscv64 | s390x) ;;
-    *)
-      need_to_build git:git
-      configure release -Bbuild/differential -DST_BUILD_FUZZ=ON "-DST_DIFFERENTIAL_REVISION=$(git rev-parse "$other^{commit}")"
-      build_target fuzz_differential
-      "$folder/fuzz/fuzz_differential" "$@"
-      return ;;
+    crate) compare_with_crate "$@" ;;
+    aarch64 | armhf | i386 | riscv64 | s390x) compare_under_qemu "$@" ;;
+    *) compare_with_revision "$@" ;;
   esac
+}
+
+compare_with_revision() {
+  need_to_build git:git
+  revision=$(git rev-parse -q --verify "$other^{commit}") || die "neither crate, nor a processor, nor a revision: $other"
+  configure release -Bbuild/differential -DST_BUILD_FUZZ=ON "-DST_DIFFERENTIAL_REVISION=$revision"
+  build_target fuzz_differential
+  "$folder/fuzz/fuzz_differential" "$@"
+}
+
+# The first build fetches the crate, if cargo does not have it.
+compare_with_crate() {
   need_to_build
-  have cargo || say "without cargo, the answers are not compared with those of the reference's crate"
+  have cargo || die "cargo, which builds the reference's crate, is missing"
   configure release -Bbuild/differential-crate -DST_BUILD_FUZZ=ON
   build_target fuzz_reference
-  "$folder/fuzz/fuzz_reference" "$@" >"$folder/answers" || return
-  cat "$folder/answers"
-  [ "$other" != crate ] || { have cargo; return; }
-  digest=$(tail -n 1 "$folder/answers")
+  "$folder/fuzz/fuzz_reference" "$@"
+}
+
+# The answers of this machine's processor are the right ones: compare_with_crate.
+compare_under_qemu() {
+  need_to_build
   need_to_emulate "$other"
+  configure release -Bbuild/differential-here -DST_BUILD_FUZZ=ON -DCARGO=
+  build_target fuzz_reference
+  "$folder/fuzz/fuzz_reference" "$@" >"$folder/answers" || return
+  digest=$(tail -n 1 "$folder/answers")
   configure_for_others cross "-Bbuild/differential-$other" -DST_TARGET=$target -DST_QEMU=$emulator -DST_BUILD_TESTS=OFF \
     -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=ON
   build_target fuzz_reference

@@ -2,6 +2,7 @@
 #include "inputs.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -41,16 +42,23 @@ Seed header_of(Random& random) {
   const std::string_view s = random.one_of(kSpaces);
   std::string out = std::string(s) + "{";
   if (random.below(3) == 0) {
-    out += fmt::format("{}\"__metadata__\"{}:{}{{\"format\":\"pt\",\"x,\":{}\"{}\"}},", s, s, s, s,
+    out += fmt::format("{}\"__metadata__\"{}:{}{{\"format\":\"pt\",\"x,\":{}\"{}\"", s, s, s, s,
                        random.below(2) == 0 ? std::string(random.below(300), ',') : "\\\"{\\\\\\\"");
+    for (std::size_t i = random.below(50) == 0 ? random.below(200) : 0; i > 0; --i) {
+      out += fmt::format(",{}\"k{}\":\"\"", s, i);
+    }
+    out += "},";
   }
-  const std::size_t count = 1 + random.below(8);
+  // Seldom, so that they do not take most of the time.
+  const bool is_large = random.below(500) == 0;
+  const std::size_t count = is_large ? 100 + random.below(1500) : 1 + random.below(8);
+  const std::size_t largest = is_large ? 4 : 3000;  // dimension
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t dtype = random.below(3) == 0 ? random.below(std::size(kDtypes)) : 0;
     std::string shape;
     std::uint64_t elements = 1;
     for (std::size_t rank = random.below(random.below(9) == 0 ? 12 : 4); rank > 0; --rank) {
-      const std::uint64_t size = random.below(4) == 0 ? 1 : 1 + random.below(rank > 3 ? 2 : 3000);
+      const std::uint64_t size = random.below(4) == 0 ? 1 : 1 + random.below(rank > 3 ? 2 : largest);
       elements *= size;
       shape += fmt::format("{}{}", shape.empty() ? "" : ",", size);
     }
@@ -109,9 +117,15 @@ void change_number(std::string& text, std::size_t at, Random& random) {
   const std::size_t begin = text.find_first_of(kDigits, at);
   if (begin == std::string::npos) return;
   const std::size_t end = std::min(text.find_first_not_of(kDigits, begin), text.size());
-  switch (random.below(3)) {
+  switch (random.below(4)) {
     case 0: text.replace(begin, end - begin, random.one_of(kNumbers)); break;
-    case 1: text[end - 1] = kDigits[random.below(kDigits.size())]; break;
+    case 1: {
+      // The product of a shape and its bits stays the same, but for the part that wraps around.
+      const std::uint64_t number = std::strtoull(text.c_str() + begin, nullptr, 10);
+      text.replace(begin, end - begin, fmt::format("{}", number + (std::uint64_t{1} << (58 + random.below(5)))));
+      break;
+    }
+    case 2: text[end - 1] = kDigits[random.below(kDigits.size())]; break;
     default: text[begin] = kDigits[random.below(kDigits.size())];
   }
 }
@@ -126,6 +140,28 @@ void change_dtype(std::string& text, std::size_t at, Random& random) {
   const std::size_t begin = key + kKey.size();
   const std::size_t end = text.find('"', begin);
   if (end != std::string::npos) text.replace(begin, end - begin, random.one_of(kDtypes));
+}
+
+// One field of an entry, with its name: [begin, end). Knows only the usual spelling.
+std::string_view field_after(std::string_view text, std::string_view name, char last) {
+  const std::size_t begin = text.find(name);
+  if (begin == std::string_view::npos) return {};
+  const std::size_t end = text.find(last, begin + name.size());
+  return end == std::string_view::npos ? std::string_view() : text.substr(begin, end + 1 - begin);
+}
+
+// Replaces a field of an entry at or after `at` by another one, or by a value nested about as deep as is permitted.
+void change_field(std::string& text, std::size_t at, Random& random) {
+  const std::string_view rest = std::string_view(text).substr(at);
+  const std::string_view fields[] = {field_after(rest, "\"dtype\":\"", '"'), field_after(rest, "\"shape\":[", ']'),
+                                     field_after(rest, "\"data_offsets\":[", ']')};
+  const std::string_view old = random.one_of(fields);
+  if (old.empty()) return;
+  const std::size_t depth = 120 + random.below(10);
+  const bool nested = random.below(2) == 0;
+  std::string better(random.one_of(fields));
+  if (nested) better = fmt::format("\"x\":{}{},{}", std::string(depth, '['), std::string(depth, ']'), old);
+  text.replace(at + static_cast<std::size_t>(old.data() - rest.data()), old.size(), better);
 }
 
 void mutate(std::string& text, Random& random) {
@@ -163,7 +199,7 @@ void mutate(std::string& text, Random& random) {
                                          "                                                                      "};
   for (std::size_t n = 1 + random.below(random.below(4) == 0 ? 6 : 2); n > 0 && !text.empty(); --n) {
     const std::size_t at = random.below(text.size());
-    switch (random.below(14)) {
+    switch (random.below(15)) {
       case 0: text[at] = static_cast<char>(text[at] ^ (1 << random.below(8))); break;
       case 1: text[at] = kBytes[random.below(kBytes.size())]; break;
       case 2: text.insert(at, 1, kBytes[random.below(kBytes.size())]); break;
@@ -181,6 +217,7 @@ void mutate(std::string& text, Random& random) {
       case 10:
       case 11: change_number(text, at, random); break;
       case 12: change_dtype(text, at, random); break;
+      case 13: change_field(text, at, random); break;
       default:
         if (random.below(8) == 0) {
           text.resize(at);

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #if ST_LINUX_IO
+#include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #endif
@@ -164,16 +165,16 @@ static void test_plans(st_file *file) {
 }
 
 #if ST_LINUX_IO
-/* Returns false in an emulator of one program, which drops advice about memory and reports success, and in a sandbox
- * that reports every page as there. */
-static int pages_can_be_asked_for(void) {
+/* Returns false under qemu-user, which ignores madvise() and reports success, and in sandboxes whose mincore() reports
+ * every page as resident. */
+static int mincore_tells(void) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   unsigned char before = 1, after = 0;
   void *const memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 0;
   mincore(memory, page, &before);
 #if defined(MADV_POPULATE_WRITE)
-  if (madvise(memory, page, MADV_POPULATE_WRITE) != 0) after = 1; /* an older kernel, which says so */
+  if (madvise(memory, page, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) after = 1; /* a kernel before 5.14 */
 #else
   after = 1;
 #endif
@@ -212,8 +213,10 @@ static void test_buffers(void) {
   }
   st_buffer_free(NULL);
 #if ST_LINUX_IO
-  if (pages_can_be_asked_for()) {
+  if (mincore_tells()) {
     CHECK(bytes_there(64 << 20, 0) == 64 << 20 && bytes_there(64 << 20, ST_BUFFER_LAZY) == 0);
+  } else {
+    printf("skipped: the system does not tell which pages are resident\n");
   }
 #endif
   CHECK(st_buffer_new(UINT64_MAX, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);

@@ -26,7 +26,7 @@ if len(rows) != sum("./dev " in line for line in lines):
     wrong.append(f"scripts/trust.py reads {len(rows)} rows, and not each row with a command")
 wrong += [f"./dev {command}: there is no such verb" for command in commands if command.split()[0] not in verbs]
 for pattern in re.findall(r"-R '?([^`']+)", " ".join(f"{command}`" for command in commands if " -D" not in command)):
-    if not any(re.search(pattern, test) for test in tests):
-        wrong.append(f"-R {pattern}: no test has such a name")
+    wrong += [f"-R {pattern}: no test has a name with {part}" for part in pattern.split("|")
+              if not any(re.search(part, test) for test in tests)]
 print("\n".join(wrong) or f"{len(commands)} commands, {len(tests)} tests")
 sys.exit(1 if wrong or not tests or not commands else 0)

@@ -247,6 +247,23 @@ TEST(ReadFaultsOfFolders, ANameGivenTwiceIsToldBeforeAFileThatCannotBeMapped) {
   EXPECT_EQ(static_cast<int>(told), static_cast<int>(Status::duplicate));
 }
 
+// So that nobody can change a header while it is parsed: a mapping would show the change.
+TEST(ReadFaultsOfFolders, NoFileIsMappedBeforeItsHeaderIsAccepted) {
+  for (const io::Mode mode : {io::Mode::automatic, io::Mode::read, io::Mode::map}) {
+    const Model model(1, false);
+    std::ofstream(model.shard(0), std::ios::binary)
+        << format::file_front(R"({"t0":{"dtype":"U8","shape":[5],"data_offsets":[0,4]}})") << "1234";
+    OpenOptions options;
+    options.io = mode;
+    options.threads = 1;
+    read_faults::arm({"mmap"});
+    EXPECT_THROW(Checkpoint::open(model.shard(0).c_str(), options), Error);
+    const std::size_t mapped = read_faults::calls();
+    read_faults::disarm();
+    EXPECT_EQ(mapped, 0U);
+  }
+}
+
 void in_turn(void*, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
   for (std::size_t i = 0; i < n; ++i) fn(arg, i);
 }

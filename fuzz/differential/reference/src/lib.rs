@@ -72,6 +72,6 @@ pub unsafe extern "C" fn reference_read(
         MisalignedSlice => 8,
         TensorInvalidInfo => 9,
         MetadataIncompleteBuffer => 10,
-        other => panic!("an error that reading has never given: {other}"),
+        _ => 11,
     }
 }
