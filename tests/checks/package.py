@@ -44,7 +44,9 @@ if any(b"debug_info" in library for library in libraries + carried):
     faults.append("the library has debug information")
 faults += [f"{name} has a path of this machine, under {folder.decode()}" for name, content in contents.items()
            for folder in own if folder in content]
-faults += [f"the library {fault}" for library in libraries for fault in hardening.faults(library, "--compiled")]
+objects = contents.get("lib/libsafetensors.a", b"")
+faults += [f"the library {fault}" for library in libraries
+           for fault in hardening.faults(library, "--compiled", objects)]
 bills = [content for name, content in contents.items() if name.endswith("/libsafetensors.spdx.json")]
 if len(bills) != 2 or len(set(bills)) != 1:
     faults.append(f"{len(bills)} bills of materials in archive and wheel, or different ones")
