@@ -71,7 +71,7 @@ build_configured() {
   case $* in *-DST_SINGLE=/*) build_target single_tests ;; *) build_target all ;; esac
 }
 
-# The same for another system, with the sources of the libraries: one argument a line, whose path may hold spaces.
+# Like configure, for another system, with the sources of the libraries: one argument a line, whose path may hold spaces.
 configure_for_others() {
   sources=$(foreign_sources)
   while IFS= read -r source; do set -- "$@" "$source"; done <<END

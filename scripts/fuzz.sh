@@ -76,11 +76,10 @@ compare_with_revision() {
   "$folder/fuzz/fuzz_differential" "$@"
 }
 
-# The first build fetches the crate, if cargo does not have it.
 compare_with_crate() {
   need_to_build
   have cargo || die "cargo, which builds the reference's crate, is missing"
-  configure release -Bbuild/differential-crate -DST_BUILD_FUZZ=ON
+  configure release -Bbuild/differential-crate -DST_BUILD_FUZZ=ON "-DCARGO=$(command -v cargo)"
   build_target fuzz_reference
   "$folder/fuzz/fuzz_reference" "$@"
 }
@@ -98,5 +97,5 @@ compare_under_qemu() {
   build_target fuzz_reference
   "$emulator" -L "/usr/$target" "$folder/fuzz/fuzz_reference" "$@" >"$folder/answers" || return
   cat "$folder/answers"
-  [ "$(tail -n 1 "$folder/answers")" = "$digest" ] || die "on $other the answers are others"
+  [ "$(tail -n 1 "$folder/answers")" = "$digest" ] || die "on $other the digest differs from this machine's: $digest"
 }

@@ -263,6 +263,9 @@ install_everything() {
   http
   mpi
   [ "${1:-}" != ci ] || return 0
+  need_to_emulate i386
+  ! have cargo || cargo fetch -q --locked --manifest-path fuzz/differential/reference/Cargo.toml ||
+    say "the reference's crate cannot be fetched, ./dev differential crate does not run without it"
   newest_simdjson || say "Debian's newest simdjson cannot be had, ./dev simdjson will be skipped"
   (fetched_gcovr) || say "./dev coverage does not run without gcovr"
   (fetched_zig) || say "./dev musl does not run without zig, and ./dev package makes nothing for macOS and musl"

@@ -49,7 +49,7 @@ Seed header_of(Random& random) {
     }
     out += "},";
   }
-  // Seldom, so that they do not take most of the time.
+  // Rare, because large headers are slow.
   const bool is_large = random.below(500) == 0;
   const std::size_t count = is_large ? 100 + random.below(1500) : 1 + random.below(8);
   const std::size_t largest = is_large ? 4 : 3000;  // dimension
@@ -120,7 +120,7 @@ void change_number(std::string& text, std::size_t at, Random& random) {
   switch (random.below(4)) {
     case 0: text.replace(begin, end - begin, random.one_of(kNumbers)); break;
     case 1: {
-      // The product of a shape and its bits stays the same, but for the part that wraps around.
+      // In 64 bits, the product of the shape and the dtype's bits stays the same.
       const std::uint64_t number = std::strtoull(text.c_str() + begin, nullptr, 10);
       text.replace(begin, end - begin, fmt::format("{}", number + (std::uint64_t{1} << (58 + random.below(5)))));
       break;

@@ -1,10 +1,10 @@
-// The library by the rules of the reference, with every kernel of simdjson that runs here, beside the reference's own
-// crate, both in this process: the verdict, the kind of error and the listing of mutated files must be the same.
+// Compares the library, under the reference's rules and with every kernel of simdjson that runs here, with the
+// reference's crate: verdict, kind of error and listing of mutated files.
 //
 //   fuzz_reference CASES SEED FOLDER...
 //
-// The last line is a digest of what the library said, but for the messages. A processor for which there is no crate must
-// print the same.
+// The last line is a digest of the library's answers, without their messages. On a processor without the crate, it must
+// be the same.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 
@@ -91,7 +91,7 @@ std::string listing(const st::format::Table& table) {
   if (!std::is_sorted(table.tensors.begin(), table.tensors.end(), is_in_order)) out += "not in data order\n";
   for (const st::format::Tensor* const tensor : tensors) {
     const std::size_t place = table.index.find(table.tensors.data(), tensor->name());
-    if (table.tensors.data() + place != tensor) out += "not found by its name: ";
+    if (place != static_cast<std::size_t>(tensor - table.tensors.data())) out += "not found by its name: ";
     append(out, tensor->name());
     out += fmt::format(" {} {}..{}", tensor->dtype_name(), tensor->begin, tensor->end);
     for (const std::uint64_t dimension : tensor->shape()) out += fmt::format(",{}", dimension);
@@ -199,14 +199,14 @@ const std::array<Refusal, 12> kRefusals = {{
     {"MisalignedSlice", {Status::misaligned}},
     {"TensorInvalidInfo", {Status::tensor_size}},
     {"MetadataIncompleteBuffer", {Status::coverage}},
-    {"an error that reading has never given", {}},
+    {"an error that read_metadata() does not return in 0.8.0", {}},
 }};
 
 constexpr std::size_t kAddresses = kMostHead + 2 * kMostData;
 
 class Reference {
  public:
-  static constexpr const char* kWhat = "beside the crate";
+  static constexpr const char* kWhat = "compared with the crate";
 
   // Only what a file begins with is in memory. The crate does not look at the data.
   Reference()
@@ -214,8 +214,7 @@ class Reference {
             mmap(nullptr, kAddresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
         text_(4 * kMostHead, '\0') {
     if (memory_ == MAP_FAILED || mprotect(memory_, 2 * kMostHead, PROT_READ | PROT_WRITE) != 0) {
-      std::fprintf(stderr, "this machine gives no %llu bytes of addresses\n",
-                   static_cast<unsigned long long>(kAddresses));
+      std::fprintf(stderr, "cannot reserve %llu bytes of address space\n", static_cast<unsigned long long>(kAddresses));
       std::exit(2);
     }
   }
@@ -255,7 +254,7 @@ class Reference {
 };
 #else
 struct Reference {
-  static constexpr const char* kWhat = "without the crate";
+  static constexpr const char* kWhat = "not compared with the crate";
   void compare(const File& /*file*/, const Answer& ours) { ++counts[st::status_name(ours.status)]; }
   std::map<std::string, std::size_t> counts;
   std::size_t random = 0;
@@ -278,6 +277,7 @@ int main(int argc, char** argv) {
   Random random(std::strtoull(argv[2], nullptr, 10));
   std::vector<Seed> seeds;
   for (int i = 3; i < argc; ++i) differential::add_files(seeds, argv[i]);
+  if (seeds.empty()) return std::fprintf(stderr, "there is no header in these folders\n"), 2;
   std::vector<const simdjson::implementation*> kernels;
   for (const auto* const kernel : simdjson::get_available_implementations()) {
     if (kernel->supported_by_runtime_system()) kernels.push_back(kernel);

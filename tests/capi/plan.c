@@ -216,7 +216,7 @@ static void test_buffers(void) {
   if (mincore_tells()) {
     CHECK(bytes_there(64 << 20, 0) == 64 << 20 && bytes_there(64 << 20, ST_BUFFER_LAZY) == 0);
   } else {
-    printf("skipped: the system does not tell which pages are resident\n");
+    printf("skipped: mincore() does not tell which pages are resident\n");
   }
 #endif
   CHECK(st_buffer_new(UINT64_MAX, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);

@@ -247,20 +247,28 @@ TEST(ReadFaultsOfFolders, ANameGivenTwiceIsToldBeforeAFileThatCannotBeMapped) {
   EXPECT_EQ(static_cast<int>(told), static_cast<int>(Status::duplicate));
 }
 
-// So that nobody can change a header while it is parsed: a mapping would show the change.
+std::size_t maps_while_opening(const fs::path& path, io::Mode mode) {
+  OpenOptions options;
+  options.io = mode;
+  options.threads = 1;
+  read_faults::arm({"mmap"});
+  try {
+    Checkpoint::open(path.c_str(), options);
+  } catch (const Error&) {}
+  const std::size_t calls = read_faults::calls();
+  read_faults::disarm();
+  return calls;
+}
+
+// The header is copied before it is parsed. A mapping would show what other processes write meanwhile.
 TEST(ReadFaultsOfFolders, NoFileIsMappedBeforeItsHeaderIsAccepted) {
-  for (const io::Mode mode : {io::Mode::automatic, io::Mode::read, io::Mode::map}) {
+  for (const io::Mode mode : {io::Mode::automatic, io::Mode::read, io::Mode::map, io::Mode::copy_on_write}) {
     const Model model(1, false);
+    const bool maps_at_once = mode == io::Mode::map || mode == io::Mode::copy_on_write;
+    EXPECT_EQ(maps_while_opening(model.shard(0), mode), maps_at_once ? 1U : 0U);
     std::ofstream(model.shard(0), std::ios::binary)
         << format::file_front(R"({"t0":{"dtype":"U8","shape":[5],"data_offsets":[0,4]}})") << "1234";
-    OpenOptions options;
-    options.io = mode;
-    options.threads = 1;
-    read_faults::arm({"mmap"});
-    EXPECT_THROW(Checkpoint::open(model.shard(0).c_str(), options), Error);
-    const std::size_t mapped = read_faults::calls();
-    read_faults::disarm();
-    EXPECT_EQ(mapped, 0U);
+    EXPECT_EQ(maps_while_opening(model.shard(0), mode), 0U);
   }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use safetensors::tensor::Metadata;
-use safetensors::SafeTensorError::*;
+use safetensors::SafeTensorError as E;
 use safetensors::SafeTensors;
 
 /// As in reference.cpp, which writes the same of the library's table.
@@ -59,19 +59,19 @@ pub unsafe extern "C" fn reference_read(
         Err(refusal) => refusal,
     };
     match refusal {
-        HeaderTooSmall => 1,
-        HeaderTooLarge => 2,
-        InvalidHeaderLength => 3,
-        InvalidHeader(error) => {
+        E::HeaderTooSmall => 1,
+        E::HeaderTooLarge => 2,
+        E::InvalidHeaderLength => 3,
+        E::InvalidHeader(error) => {
             *at = 8 + error.valid_up_to() as u64;
             4
         }
-        InvalidHeaderDeserialization(_) => 5,
-        InvalidOffset(_) => 6,
-        ValidationOverflow => 7,
-        MisalignedSlice => 8,
-        TensorInvalidInfo => 9,
-        MetadataIncompleteBuffer => 10,
+        E::InvalidHeaderDeserialization(_) => 5,
+        E::InvalidOffset(_) => 6,
+        E::ValidationOverflow => 7,
+        E::MisalignedSlice => 8,
+        E::TensorInvalidInfo => 9,
+        E::MetadataIncompleteBuffer => 10,
         _ => 11,
     }
 }
