@@ -3,8 +3,8 @@
 //
 //   fuzz_reference CASES SEED FOLDER...
 //
-// The last line is a digest of the library's answers, without their messages. On a processor without the crate, it must
-// be the same.
+// It prints a digest of the library's answers, without their messages. On a processor without the crate, it must be the
+// same.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 
@@ -309,8 +309,9 @@ int main(int argc, char** argv) {
   }
   for (const auto& [answer, count] : reference.counts) std::printf("%12zu  %s\n", count, answer.c_str());
   if (reference.random != 0) std::printf("%12zu  of these, the crate answers at random\n", reference.random);
+  std::printf("digest of the library's answers: %016llx\n", static_cast<unsigned long long>(digest.value));
   std::printf("%zu seeds, %llu mutants, %s, no difference; kernels:", seeds.size(),
               static_cast<unsigned long long>(cases), Reference::kWhat);
   for (const auto* const kernel : kernels) std::printf(" %s", kernel->name().c_str());
-  std::printf("\ndigest of the library's answers: %016llx\n", static_cast<unsigned long long>(digest.value));
+  std::printf("\n");
 }
