@@ -84,7 +84,7 @@ compare_with_crate() {
   "$folder/fuzz/fuzz_reference" "$@"
 }
 
-# The answers of this machine's processor are the right ones: compare_with_crate.
+# Takes this machine's answers as correct; compare_with_crate checks them.
 compare_under_qemu() {
   need_to_build
   need_to_emulate "$other"

@@ -1,6 +1,6 @@
-// The core at hand against that of an earlier revision, both in this process: verdict, status, offset and table of
-// mutated headers and indexes must be the same, by every set of rules, with every kernel of simdjson that runs here, and
-// with windows so small that every token is cut somewhere.
+// Compares the parser with the parser of an earlier revision, in one process: status, offset and table of mutated
+// headers and indexes. It uses every set of rules, every kernel of simdjson that runs here, and windows so small that
+// every token is cut somewhere.
 //
 //   fuzz_differential CASES SEED FOLDER...
 // SPDX-License-Identifier: Apache-2.0
@@ -21,36 +21,20 @@
 namespace {
 
 using differential::Case;
+using differential::printable;
 using differential::Random;
 using differential::Seed;
 using differential::Verdict;
 
 // ---- comparing ------------------------------------------------------------------------------------------------------
 
-std::vector<const simdjson::implementation*> kernels() {
-  std::vector<const simdjson::implementation*> list;
-  for (const auto* const kernel : simdjson::get_available_implementations()) {
-    if (kernel->supported_by_runtime_system()) list.push_back(kernel);
-  }
-  return list;
-}
-
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte >= 0x20 && byte < 0x7F ? std::string(1, c) : fmt::format("<{:02x}>", byte);
-  }
-  return out;
-}
-
-// A difference that was made on purpose: dtype names have no length, so that none with a NUL is listed.
+// An intended difference: dtype names have no length, so names with a NUL are not listed.
 bool lists_nul_in_dtype_no_more(const std::string& text, const Case& given, const Verdict& is) {
   constexpr int kUnknownDtype = 306;
   return given.unknown_dtypes && is.status == kUnknownDtype && text.find("\\u0000") != std::string::npos;
 }
 
-// Another one: what an index must not say since version 0.3.
+// Another one: version 0.3 rejects more indexes.
 bool refuses_more_of_an_index(const Case& given, const Verdict& was, const Verdict& is) {
   if (!given.index) return false;
   if (is.message.starts_with("index: metadata key ")) return is.message.ends_with(" occurs twice");
@@ -80,9 +64,9 @@ int main(int argc, char** argv) {
   Random random(std::strtoull(argv[2], nullptr, 10));
   std::vector<Seed> seeds;
   for (int i = 3; i < argc; ++i) differential::add_files(seeds, argv[i]);
-  const auto available = kernels();
+  if (seeds.empty()) return std::fprintf(stderr, "there is no header in these folders\n"), 2;
+  const auto available = differential::kernels();
   constexpr std::string_view kHeaderBegins = "{ \t\r\n";  // what begins otherwise is bintensors, which is other code
-  constexpr std::size_t kWindows[] = {64, 65, 70, 80, 97, 128, 200, 333, 512, 1024, 16384};
   std::map<int, std::size_t> verdicts;
   std::size_t with_nul = 0;
   std::size_t of_index = 0;
@@ -98,7 +82,7 @@ int main(int argc, char** argv) {
     if (!seed.index && !begins) seed.text.insert(0, 1, '{');
     Case given{seed.index, 0, random.below(4) == 0, seed.data_bytes};
     for (given.rules = 0; given.rules < (seed.index ? 1 : 3); ++given.rules) {
-      given.window_bytes = kWindows[random.below(std::size(kWindows))];
+      given.window_bytes = differential::window_bytes(random);
       given.in_a_shard = random.below(2) == 0;
       simdjson::get_active_implementation() = available[random.below(available.size())];
       const Verdict was = differential::read_old(seed.text, given);

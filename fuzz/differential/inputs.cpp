@@ -96,7 +96,7 @@ Seed index_of(Random& random) {
   return {out + "}}", 0, true};
 }
 
-// Changes the first number at or after `at`: most headers stay JSON, so that the rules for sizes and places decide.
+// Changes the first number at or after `at`. Most headers stay valid JSON, and the rules for sizes and places decide.
 void change_number(std::string& text, std::size_t at, Random& random) {
   constexpr std::string_view kNumbers[] = {"0",
                                            "1",
@@ -226,6 +226,28 @@ void mutate(std::string& text, Random& random) {
         }
     }
   }
+}
+
+std::vector<const simdjson::implementation*> kernels() {
+  std::vector<const simdjson::implementation*> list;
+  for (const auto* const kernel : simdjson::get_available_implementations()) {
+    if (kernel->supported_by_runtime_system()) list.push_back(kernel);
+  }
+  return list;
+}
+
+std::size_t window_bytes(Random& random) {
+  constexpr std::size_t kWindows[] = {64, 65, 70, 80, 97, 128, 200, 333, 512, 1024, 16384};
+  return kWindows[random.below(std::size(kWindows))];
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte >= 0x20 && byte < 0x7F ? std::string(1, c) : fmt::format("<{:02x}>", byte);
+  }
+  return out;
 }
 
 }  // namespace differential

@@ -1,4 +1,5 @@
-// The headers and indexes that fuzz_differential and fuzz_reference read: those of the corpus and new ones, mutated.
+// Inputs of fuzz_differential and fuzz_reference: mutated headers and indexes, and the kernels and windows to read them
+// with.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <simdjson.h>
 
 namespace differential {
 
@@ -39,5 +42,14 @@ Seed header_of(Random& random);
 Seed index_of(Random& random);
 
 void mutate(std::string& text, Random& random);
+
+// Returns the kernels of simdjson that run on this processor.
+std::vector<const simdjson::implementation*> kernels();
+
+// Returns a size in which the parser is to index the text. The small sizes cut tokens.
+std::size_t window_bytes(Random& random);
+
+// Returns the text in ASCII, with all other bytes in hexadecimal.
+std::string printable(std::string_view text);
 
 }  // namespace differential

@@ -1,4 +1,4 @@
-// Compiled twice: with the sources at hand, and with those of the earlier revision, whose namespace is renamed.
+// Compiled twice: with the current sources, and with the sources of the earlier revision, whose namespace is renamed.
 // SPDX-License-Identifier: Apache-2.0
 #include "reading.hpp"
 
@@ -26,7 +26,7 @@ namespace differential {
 
 namespace {
 
-// In memory of exactly this size, so that a sanitizer sees what lies beyond.
+// Copies into memory of exactly this size, so a sanitizer notices any access beyond it.
 std::unique_ptr<char[]> padded(std::string_view text) {
   auto copy = std::make_unique<char[]>(text.size() + st::format::kPadding);
   std::memcpy(copy.get(), text.data(), text.size());

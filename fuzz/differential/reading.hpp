@@ -1,4 +1,4 @@
-// What a core says of a header or an index, in words that do not depend on the core.
+// The answer of a core to a header or an index, in words that do not depend on the core.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ struct Verdict {
   int status = 0;
   std::uint64_t offset = 0;
   std::string message;
-  std::string table;  // of what is accepted
+  std::string table;  // of an accepted header or index
 };
 
 Verdict read_new(std::string_view text, const Case& given);

@@ -116,8 +116,8 @@ def portable_executable(data):
 
 
 def faults(data, option="", objects=b""):
-    """What is wrong with a library or program. `objects` is an archive of what was linked: zig 0.17.1 links a
-    __stack_chk_fail() of its own, whose name a stripped library no longer has."""
+    """Returns the faults of a library or program. `objects` is an archive of its objects. zig 0.17.1 links its own
+    __stack_chk_fail(), and a stripped library does not have that name."""
     if data[:2] == b"MZ":
         return list(portable_executable(data))
     if data[:4] != b"\x7fELF":

@@ -1,4 +1,4 @@
-//! What the reference's crate says of a file, behind a C function. `panic = "abort"` in Cargo.toml: nothing unwinds
+//! Reads a file with the reference's crate, behind a C function. `panic = "abort"` in Cargo.toml: nothing unwinds
 //! into C++.
 //! SPDX-License-Identifier: Apache-2.0
 
@@ -8,7 +8,7 @@ use safetensors::tensor::Metadata;
 use safetensors::SafeTensorError as E;
 use safetensors::SafeTensors;
 
-/// As in reference.cpp, which writes the same of the library's table.
+/// The same text as `listing()` in reference.cpp.
 fn listing(metadata: &Metadata) -> String {
     let mut out = String::new();
     let tensors = metadata.tensors();
