@@ -1,11 +1,12 @@
-# st_crate(NAME FOLDER FILE): builds the crate in FOLDER by cargo, in release mode. Without cargo it does nothing.
+# st_crate(NAME FOLDER FILE): builds the crate in FOLDER with cargo, in release mode. Without cargo, and
+# for another processor, it does nothing.
 #   FILE is a static library: NAME is a library to link.
 #   FILE is a program: NAME is a target, part of all.
 # SPDX-License-Identifier: Apache-2.0
 function(st_crate name folder file)
   find_program(CARGO cargo)
-  if(NOT CARGO)
-    message(STATUS "${name} is not built, because cargo is missing")
+  if(NOT CARGO OR CMAKE_CROSSCOMPILING)
+    message(STATUS "${name} is not built: there is no cargo for it")
     return()
   endif()
   set(place ${CMAKE_CURRENT_BINARY_DIR}/${folder})

@@ -79,7 +79,7 @@ compare_with_revision() {
 compare_with_crate() {
   need_to_build
   have cargo || die "cargo, which builds the reference's crate, is missing"
-  configure release -Bbuild/differential-crate -DST_BUILD_FUZZ=ON "-DCARGO=$(command -v cargo)"
+  configure release -Bbuild/differential-crate -DST_BUILD_FUZZ=ON -DST_DIFFERENTIAL_CRATE=ON "-DCARGO=$(command -v cargo)"
   build_target fuzz_reference
   "$folder/fuzz/fuzz_reference" "$@"
 }
@@ -88,7 +88,7 @@ compare_with_crate() {
 compare_under_qemu() {
   need_to_build
   need_to_emulate "$other"
-  configure release -Bbuild/differential-here -DST_BUILD_FUZZ=ON -DCARGO=
+  configure release -Bbuild/differential-here -DST_BUILD_FUZZ=ON
   build_target fuzz_reference
   "$folder/fuzz/fuzz_reference" "$@" >"$folder/answers" || return
   digest=$(grep '^digest' "$folder/answers")

@@ -6,13 +6,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <fmt/core.h>
 #include <simdjson.h>
 
 #include "inputs.hpp"
@@ -34,7 +32,7 @@ bool lists_nul_in_dtype_no_more(const std::string& text, const Case& given, cons
   return given.unknown_dtypes && is.status == kUnknownDtype && text.find("\\u0000") != std::string::npos;
 }
 
-// Another one: version 0.3 rejects more indexes.
+// Also intended: version 0.3 rejects more indexes.
 bool refuses_more_of_an_index(const Case& given, const Verdict& was, const Verdict& is) {
   if (!given.index) return false;
   if (is.message.starts_with("index: metadata key ")) return is.message.ends_with(" occurs twice");

@@ -245,7 +245,7 @@ std::string printable(std::string_view text) {
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    out += byte >= 0x20 && byte < 0x7F ? std::string(1, c) : fmt::format("<{:02x}>", byte);
+    out += byte == '\n' || (byte >= 0x20 && byte < 0x7F) ? std::string(1, c) : fmt::format("<{:02x}>", byte);
   }
   return out;
 }

@@ -46,10 +46,10 @@ void mutate(std::string& text, Random& random);
 // Returns the kernels of simdjson that run on this processor.
 std::vector<const simdjson::implementation*> kernels();
 
-// Returns a size in which the parser is to index the text. The small sizes cut tokens.
+// Returns a random window size for the parser. Small windows cut tokens.
 std::size_t window_bytes(Random& random);
 
-// Returns the text in ASCII, with all other bytes in hexadecimal.
+// Returns the text with all bytes but line ends and printable ASCII in hexadecimal.
 std::string printable(std::string_view text);
 
 }  // namespace differential

@@ -1,4 +1,4 @@
-// The answer of a core to a header or an index, in words that do not depend on the core.
+// The result of reading a header or an index, in types that both revisions share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// Compares the library, under the reference's rules and with every kernel of simdjson that runs here, with the
-// reference's crate: verdict, kind of error and listing of mutated files.
+// Compares the kernels of simdjson that run here, and with the crate also the reference: status or kind of error, offset and
+// listing of mutated files, under the reference's rules.
 //
 //   fuzz_reference CASES SEED FOLDER...
 //
@@ -79,7 +79,7 @@ bool is_before(const st::format::Tensor& a, const st::format::Tensor& b) {
   return std::tuple(a.begin, a.end, a.name()) < std::tuple(b.begin, b.end, b.name());
 }
 
-// The same text as listing() in reference/src/lib.rs. A table that is out of order or has a wrong index gives another.
+// The same text as listing() in reference/src/lib.rs. If the table is out of order or its index is wrong, the text says so.
 std::string listing(const st::format::Table& table) {
   std::vector<const st::format::Tensor*> tensors;
   for (const st::format::Tensor& tensor : table.tensors) tensors.push_back(&tensor);
@@ -192,7 +192,7 @@ const std::array<Refusal, 12> kRefusals = {{
 constexpr int kInvalidHeader = 4;
 
 constexpr const char* kCompared = "compared with the crate";
-constexpr int kAskedAgain = 100;
+constexpr int kMostTries = 100;
 constexpr std::size_t kAddresses = kMostHead + 2 * kMostData;
 
 // A file in memory. Only its first bytes exist, because the crate does not read the data.
@@ -216,13 +216,13 @@ class Memory {
   std::size_t last_ = 0;
 };
 
-// Compares with the crate, and returns the line of the summary that the file belongs to. The crate sorts tensors with the
-// same range at random, and may then report another error, so it is asked again before an error counts as different.
+// Compares with the crate, and returns the file's line in the summary. The crate sorts tensors with equal ranges in random
+// order, so its error can vary: compare() asks it again before it reports another error as a difference.
 std::string compare(const File& file, const Answer& ours) {
   static Memory memory;
   static std::string text(4 * kMostHead, '\0');
   const unsigned char* const bytes = memory.put(file.head);
-  for (int i = 0; i < kAskedAgain; ++i) {
+  for (int tries = 1;; ++tries) {
     std::size_t written = 0;
     std::uint64_t at = 0;
     const int number = reference_read(bytes, file.bytes, text.data(), text.size(), &written, &at);
@@ -234,14 +234,13 @@ std::string compare(const File& file, const Answer& ours) {
     const bool same_listing = number != 0 || listed == ours.text;
     const bool other_kind = number != 0 && ours.status == Status::format && may_be_another_kind(file);
     if (other_kind || (same_kind && same_place && same_listing)) {
-      return fmt::format("{:<29}{}{}", refusal.name, st::status_name(ours.status), i == 0 ? "" : ", asked again");
+      return fmt::format("{:<29}{}{}", refusal.name, st::status_name(ours.status), tries == 1 ? "" : ", asked again");
     }
     const bool both_refuse = number != 0 && ours.status != Status::ok;
-    if (!both_refuse || i + 1 == kAskedAgain) {
+    if (!both_refuse || tries == kMostTries) {
       report(file, ours, fmt::format("the crate: {} at {}\n{}", refusal.name, at, listed));
     }
   }
-  return {};
 }
 #else
 constexpr const char* kCompared = "not compared with the crate";
